@@ -1,0 +1,1 @@
+"""Run, watch, steer and dissect LLM-agent turns in Jupyter."""

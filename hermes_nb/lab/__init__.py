@@ -1,0 +1,1 @@
+"""Replay, fork, sweep, compare, break."""

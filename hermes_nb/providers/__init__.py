@@ -1,0 +1,1 @@
+"""Model providers: one protocol, and an adapter for each kind of server."""

@@ -1,0 +1,1 @@
+"""From spans and events to pandas frames, files and pictures."""

@@ -1,0 +1,1 @@
+"""One turn: request, state, steps, loop, result."""

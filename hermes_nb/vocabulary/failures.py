@@ -1,0 +1,133 @@
+"""Failures and errors.
+
+HermesError
+├── ConfigurationError          wrong arguments, unknown model string, missing key: at once, before a thread starts
+├── ToolDefinitionError         a tool whose signature gives no schema
+├── RunInProgress               a second turn on a session that is busy
+├── ProviderError               .failure; raised by providers only, never reaches the user
+├── TurnFailed                  raised by `TurnResult.raise_for_failure()`
+└── TraceError                  .path, .line
+    ├── UnreadableTrace
+    └── ReplayMismatch          the turn asked something that the record does not have
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from os import PathLike
+
+    from hermes_nb.vocabulary.messages import Message
+
+
+class FailureReason(StrEnum):
+    """Why a model call failed; the recovery table says what follows from each."""
+
+    RATE_LIMIT = "rate_limit"
+    OVERLOADED = "overloaded"
+    SERVER_ERROR = "server_error"
+    TIMEOUT = "timeout"
+    CONNECTION = "connection"
+    MALFORMED_REPLY = "malformed_reply"
+    EMPTY_REPLY = "empty_reply"
+    TRUNCATED_CALL = "truncated_call"
+    AUTH = "auth"
+    OUTPUT_CAP_EXCEEDED = "output_cap_exceeded"
+    CONTEXT_OVERFLOW = "context_overflow"
+    PAYLOAD_TOO_LARGE = "payload_too_large"
+    MODEL_NOT_FOUND = "model_not_found"
+    BILLING = "billing"
+    CONTENT_FILTER = "content_filter"
+    POLICY_BLOCKED = "policy_blocked"
+    BAD_REQUEST = "bad_request"
+    CERTIFICATE = "certificate"
+    STREAM_UNSUPPORTED = "stream_unsupported"
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """One failed model call, translated at the provider's edge.
+
+    Attributes:
+        reason: The class of the failure.
+        message: A short text for people, from the server's body where it gave one; never holds a key.
+        provider: The provider's name.
+        model: The model asked for.
+        status: The HTTP status, where there was one.
+        retry_after: Seconds that the server asked to wait, where it did.
+        limit: A number that the server stated: the context window (context_overflow) or the output tokens that
+            are left (output_cap_exceeded), in tokens.
+        error_type: Low-cardinality text for the span: the status, the provider's code, or the exception's class.
+        limited_for: Seconds until a genuine quota resets, read from the rate-limit headers; None for noise.
+        partial: What had been streamed before the failure, if anything.
+    """
+
+    reason: FailureReason
+    message: str
+    provider: str = ""
+    model: str = ""
+    status: int | None = None
+    retry_after: float | None = None
+    limit: int | None = None
+    error_type: str = ""
+    limited_for: float | None = None
+    partial: Message | None = None
+
+    def __str__(self) -> str:
+        """One line: who failed, with what, and why."""
+        who = f"{self.provider}:{self.model}".strip(":") or "model"
+        status = f" (HTTP {self.status})" if self.status else ""
+        return f"{who}: {self.reason}{status}: {self.message}"
+
+
+class HermesError(Exception):
+    """Base of all errors that this library raises on purpose."""
+
+
+class ConfigurationError(HermesError):
+    """An argument or setting that cannot work; raised before anything starts."""
+
+
+class ToolDefinitionError(HermesError):
+    """A function that cannot be offered as a tool."""
+
+
+class RunInProgress(HermesError):  # noqa: N818  a state, not an error of the caller's data
+    """A second turn on a session that is busy."""
+
+
+class ProviderError(HermesError):
+    """A model call failed; raised by providers, caught by the loop."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(str(failure))
+        self.failure = failure
+
+
+class TurnFailed(HermesError):  # noqa: N818  names what happened
+    """A turn ended without an answer; raised by `TurnResult.raise_for_failure()`."""
+
+
+class TraceError(HermesError):
+    """A trace that cannot be used.
+
+    Attributes:
+        path: The file, if there is one.
+        line: The line in it, counted from 1, if there is one.
+    """
+
+    def __init__(self, message: str, path: str | PathLike[str] | None = None, line: int | None = None) -> None:
+        super().__init__(message)
+        self.path = path
+        self.line = line
+
+
+class UnreadableTrace(TraceError):
+    """Nothing in the file could be read as a trace."""
+
+
+class ReplayMismatch(TraceError):
+    """The turn asked something that the record does not have."""

@@ -1,0 +1,1 @@
+"""The panel in a notebook."""
