@@ -24,6 +24,9 @@ OnText: TypeAlias = "Callable[..., None]"
 """Called as `on_text(text)` or `on_text(text, "reasoning" | "call")` for each streamed piece; cheap, never raises."""
 
 
+Renewal: TypeAlias = Literal["", "refreshed", "rotated", "later"]
+
+
 class Telling(Protocol):
     """The part of the recorder that providers and tools may use: tell what happens, open a scope."""
 
@@ -68,11 +71,12 @@ class Connection(Protocol):
             ProviderError: The call failed; the failure says why.
         """
 
-    async def renew(self, failure: Failure) -> Literal["", "refreshed", "rotated"]:
+    async def renew(self, failure: Failure) -> Renewal:
         """Try to get other credentials after this failure; capped per turn.
 
         Returns:
-            How, or an empty text when there are no others.
+            `refreshed` or `rotated`: ask again at once. `later`: there are other credentials, but this failure may
+            pass by itself (a first 429): wait and ask again before leaving the provider. Empty: there are no others.
         """
 
 
@@ -147,7 +151,7 @@ class _CallableConnection:
     async def ask(self, request: ModelRequest, on_text: OnText) -> Reply:
         return await self.function(request, on_text)
 
-    async def renew(self, failure: Failure) -> Literal["", "refreshed", "rotated"]:  # noqa: ARG002  has no credentials
+    async def renew(self, failure: Failure) -> Renewal:  # noqa: ARG002  has no credentials
         return ""
 
 

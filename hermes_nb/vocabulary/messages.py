@@ -12,7 +12,7 @@ Role = Literal["system", "user", "assistant", "tool"]
 Content = str | tuple[dict[str, Any], ...]
 """Text, or content parts in the OpenAI form (`{"type": "text", "text": ...}`, `{"type": "image_url", ...}`)."""
 
-Origin = Literal["", "steer", "summary", "continuation"]
+Origin = Literal["", "steer", "summary", "continuation", "closing"]
 """Why a message that neither the user's prompt nor the model wrote is in the history; empty for ordinary ones."""
 
 
@@ -42,7 +42,7 @@ class Message:
         tool_call_id: On a tool message, the call that it answers.
         name: On a tool message, the tool's name.
         reasoning: Thinking text that came with an assistant message; sent back only where a server wants it.
-        origin: Set on messages that the loop put in (a steer, a summary, a request to continue).
+        origin: Set on messages that the loop put in (a steer, a summary, a request to continue, a closing word).
         extra: Fields of one provider that must go back unchanged (signed thinking blocks, reasoning details).
     """
 

@@ -1,0 +1,97 @@
+"""When a turn must end: the grace call, refunds, and ceilings on tokens, seconds and money."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+from hermes_nb.vocabulary.failures import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hermes_nb.vocabulary.events import RefundReason
+    from hermes_nb.vocabulary.messages import Usage
+
+Price: TypeAlias = "Callable[[str, str, Usage], float | None]"
+"""`price(provider, model, usage)` in US dollars; None where it is not known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grace:
+    """One more call, although the budget is gone: once a turn, without tools, so that finished work is not dropped.
+
+    Args:
+        enabled: False ends the turn at once when the budget is gone.
+        notice: Told to the model with the grace call, after everything else; not kept in the history.
+    """
+
+    enabled: bool = True
+    notice: str = "No further tool calls are possible. Answer now, with what you have."
+
+    def grants(self, *, used: bool, unread: bool) -> bool:
+        """Whether there is one more call.
+
+        Args:
+            used: The turn has had its grace call.
+            unread: Something stands in the history that the model has not read: tool results, or the prompt itself.
+        """
+        return self.enabled and unread and not used
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refund:
+    """Which iterations are given back, and how many a turn.
+
+    An iteration is given back when it got no answer because the history was compressed (`compression`, `overflow`),
+    and when all the tools that it ran are marked free (`free_tool`).
+
+    Args:
+        limit: Refunds per turn; it bounds a turn whose every tool is free.
+    """
+
+    limit: int = 16
+
+    def allows(self, reason: RefundReason, refunds: int) -> bool:  # noqa: ARG002  subclasses may tell reasons apart
+        """Whether this iteration is given back, after `refunds` earlier ones in the turn."""
+        return refunds < self.limit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ceiling:
+    """Upper bounds of a turn besides the budget.
+
+    Tokens and money are looked at between iterations, and the turn lands softly with its grace call; when the seconds
+    are over, whatever runs is stopped.
+
+    Args:
+        tokens: Input and output tokens of all model calls together.
+        seconds: Wall-clock time.
+        cost_usd: Money, by `price`.
+        price: `price(provider, model, usage) -> float | None`; `hermes_nb.price` uses the `genai-prices` package.
+
+    Raises:
+        ConfigurationError: A bound is not positive, or money is bounded without a price.
+    """
+
+    tokens: int | None = None
+    seconds: float | None = None
+    cost_usd: float | None = None
+    price: Price | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("tokens", "seconds", "cost_usd"):
+            if (value := getattr(self, name)) is not None and value <= 0:
+                msg = f"a ceiling of {name}={value!r} would stop a turn before it began; leave it out for none"
+                raise ConfigurationError(msg)
+        if self.cost_usd is not None and self.price is None:
+            msg = "a ceiling of cost_usd needs price=, a function (provider, model, usage) -> dollars"
+            raise ConfigurationError(msg)
+
+    def reached(self, *, tokens: int, cost_usd: float) -> str:
+        """Which ceiling has been reached, in words; empty for none."""
+        if self.tokens is not None and tokens >= self.tokens:
+            return f"{tokens:,} of {self.tokens:,} tokens used"
+        if self.cost_usd is not None and cost_usd >= self.cost_usd:
+            return f"${cost_usd:.4f} of ${self.cost_usd:.4f} spent"
+        return ""
