@@ -122,7 +122,7 @@ class Scope(Generic[S]):
         for manager in wanted:
             try:
                 manager.__enter__()
-            except Exception:  # noqa: BLE001  a sink may never break the turn
+            except Exception:
                 logger.warning("a sink's context manager could not be entered", exc_info=True)
             else:
                 self._managers.append(manager)
@@ -138,6 +138,6 @@ class Scope(Generic[S]):
         for manager in reversed(self._managers):
             try:
                 manager.__exit__(None, None, None)
-            except Exception:  # noqa: BLE001
+            except Exception:
                 logger.warning("a sink's context manager could not be left", exc_info=True)
         _current.reset(self._token)

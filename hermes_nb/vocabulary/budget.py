@@ -98,7 +98,7 @@ class IterationBudget:
         line, budget = [], self
         while budget is not None:
             line.append(budget)
-            budget = budget._parent  # type: ignore[assignment]  # noqa: SLF001  ends at the root's None
+            budget = budget._parent  # type: ignore[assignment]
         return line
 
     def _remaining(self) -> int:

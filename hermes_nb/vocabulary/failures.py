@@ -95,7 +95,7 @@ class ToolDefinitionError(HermesError):
     """A function that cannot be offered as a tool."""
 
 
-class RunInProgress(HermesError):  # noqa: N818  a state, not an error of the caller's data
+class RunInProgress(HermesError):
     """A second turn on a session that is busy."""
 
 
@@ -107,7 +107,7 @@ class ProviderError(HermesError):
         self.failure = failure
 
 
-class TurnFailed(HermesError):  # noqa: N818  names what happened
+class TurnFailed(HermesError):
     """A turn ended without an answer; raised by `TurnResult.raise_for_failure()`."""
 
 
