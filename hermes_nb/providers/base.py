@@ -14,9 +14,9 @@ from hermes_nb.vocabulary.failures import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-    from contextlib import AbstractAsyncContextManager, AbstractContextManager
+    from contextlib import AbstractAsyncContextManager
 
-    from hermes_nb.vocabulary.events import ChatPurpose, Point, Scoped
+    from hermes_nb.vocabulary.events import ChatPurpose, Telling
     from hermes_nb.vocabulary.failures import Failure
     from hermes_nb.vocabulary.messages import Message, Reply, ToolSpec
 
@@ -25,16 +25,6 @@ OnText: TypeAlias = "Callable[..., None]"
 
 
 Renewal: TypeAlias = Literal["", "refreshed", "rotated", "later"]
-
-
-class Telling(Protocol):
-    """The part of the recorder that providers and tools may use: tell what happens, open a scope."""
-
-    def tell(self, what: Point) -> None:
-        """Publish something that happens at one moment."""
-
-    def scope(self, what: Scoped) -> AbstractContextManager[Any]:
-        """Publish the beginning and the end of something."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ its chat, iteration and turn clean.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -375,3 +375,13 @@ Point: TypeAlias = (
     | Checkpointed
 )
 What: TypeAlias = Scoped | Point
+
+
+class Telling(Protocol):
+    """The part of the recorder that providers and tools may use: tell what happens, open a scope."""
+
+    def tell(self, what: Point) -> None:
+        """Publish something that happens at one moment."""
+
+    def scope(self, what: Scoped) -> AbstractContextManager[Any]:
+        """Publish the beginning and the end of something."""
