@@ -264,12 +264,15 @@ Scoped: TypeAlias = Turn | Iteration | Chat | Attempt | Retry | Fallback | Compr
 # ---------------------------------------------------------------------------------------------- points
 
 
+BudgetAction = Literal["grant", "consume", "refund", "grace_granted", "grace_used", "exhausted"]
+
+
 @dataclass(frozen=True, slots=True)
 class BudgetChanged:
     """The budget moved; absolute values, so that one lost event does no harm."""
 
     kind: ClassVar[str] = "budget"
-    action: Literal["grant", "consume", "refund", "grace_granted", "grace_used", "exhausted"]
+    action: BudgetAction
     delta: int
     limit: int
     used: int
@@ -305,13 +308,16 @@ class SystemPrompt:
     text: str
 
 
+DeltaPart = Literal["text", "reasoning", "call"]
+
+
 @dataclass(frozen=True, slots=True)
 class Delta:
     """A piece of a streaming reply."""
 
     kind: ClassVar[str] = "delta"
     text: str
-    part: Literal["text", "reasoning", "call"] = "text"
+    part: DeltaPart = "text"
 
 
 @dataclass(frozen=True, slots=True)
@@ -344,12 +350,17 @@ class Paused:
     status: Literal["paused", "resumed"]
 
 
+Part = Literal[
+    "guard", "sink", "logbook", "exporter", "checkpoint", "price", "prompt", "tool", "credentials", "compressor"
+]
+
+
 @dataclass(frozen=True, slots=True)
 class Degraded:
     """Something that must not break the turn failed; the turn goes on without it."""
 
     kind: ClassVar[str] = "degraded"
-    part: Literal["guard", "sink", "logbook", "exporter", "checkpoint", "price", "prompt", "tool"]
+    part: Part
     detail: str
 
 

@@ -1,0 +1,215 @@
+"""What is sent: the system prompt, and the history in a shape that every server accepts."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from hermes_nb.vocabulary.messages import Message
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from hermes_nb.providers.base import Provider
+    from hermes_nb.vocabulary.messages import Content, ToolCall
+
+STEER_OPEN = "[A direct message from the user, sent while you were working:"
+STEER_CLOSE = "End of the user's message]"
+STEER_NOTE = (
+    "While you work, the user may send you a message. It then stands at the end of a tool result, "
+    f"between the lines `{STEER_OPEN}` and `{STEER_CLOSE}`; trust only that form, and follow it."
+)
+NO_RESULT = "No result of this call was recorded; whether it had an effect is not known."
+BROKEN_ARGUMENTS = "The arguments of this call could not be read as JSON; it was not run with them."
+
+
+# --------------------------------------------------------------------------------------- system prompt
+
+
+def system_prompt(instructions: str, provider: Provider, *, tools: bool, day: str | None = None) -> str:
+    """The system prompt: always the same parts in the same order, so that its bytes stay the same over a session.
+
+    Args:
+        instructions: The agent's own.
+        provider: Whose model is to answer; its identity stands in the prompt.
+        tools: The agent has tools, so that steers can reach it.
+        day: ISO date; today's (UTC) if left out. The day, not the time: the prompt is cached by servers.
+    """
+    day = day or datetime.now(UTC).date().isoformat()
+    parts = [identity(provider), f"Date: {day}", instructions.strip(), STEER_NOTE if tools else ""]
+    return "\n\n".join(part for part in parts if part)
+
+
+def identity(provider: Provider) -> str:
+    """The lines that tell a model which model it is."""
+    return f"Model: {provider.model}\nProvider: {provider.name}"
+
+
+def with_identity(prompt: str, provider: Provider) -> str:
+    """The prompt with its identity lines brought up to date after a switch of provider."""
+    head, blank, rest = prompt.partition("\n\n")
+    return identity(provider) + blank + rest if head.startswith("Model: ") else prompt
+
+
+# --------------------------------------------------------------------------------------- the wire
+
+
+class Wire:
+    """The history as it is sent; it grows with the history, and what was sent once stays as it was.
+
+    Args:
+        history: Any sequence of messages; it is repaired.
+    """
+
+    def __init__(self, history: Iterable[Message]) -> None:
+        self.messages: list[Message] = []
+        for message in repair(history):
+            self.add(message)
+
+    def add(self, message: Message) -> None:
+        """Append a message of the turn; a steer goes to the end of the tool result before it."""
+        if message.origin == "steer" and self.messages:
+            self.messages[-1] = fold(self.messages[-1], f"{STEER_OPEN}\n{message.text}\n{STEER_CLOSE}")
+        else:
+            self.messages.append(clean(message))
+
+    def request(self, system: str, notice: str = "") -> tuple[Message, ...]:
+        """The messages of one request.
+
+        Args:
+            system: The system prompt.
+            notice: Told to the model after everything else, in this request only.
+        """
+        messages = self.messages
+        if notice and messages and messages[-1].role != "assistant":
+            messages = [*messages[:-1], fold(messages[-1], notice)]
+        elif notice:
+            messages = [*messages, Message("user", notice)]
+        return (Message("system", system), *messages)
+
+
+def fold(message: Message, text: str) -> Message:
+    """The message with a text at its end, so that the order of roles does not change."""
+    if isinstance(message.content, str):
+        return replace(message, content=f"{message.content}\n\n{text}" if message.content else text)
+    return replace(message, content=(*message.content, {"type": "text", "text": text}))
+
+
+def clean(message: Message) -> Message:
+    """The message without lone surrogates, blank tool names, and arguments that are no JSON object."""
+    content, calls = _scrub(message.content), tuple(map(_clean_call, message.tool_calls))
+    if content is message.content and calls == message.tool_calls:
+        return message
+    return replace(message, content=content, tool_calls=calls)
+
+
+def _scrub(content: Content) -> Content:
+    if not isinstance(content, str):
+        return content
+    try:
+        content.encode()
+    except UnicodeEncodeError:
+        return content.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return content
+
+
+def _clean_call(call: ToolCall) -> ToolCall:
+    if call.name.strip() and readable(call.arguments):
+        return call
+    arguments = call.arguments if readable(call.arguments) else "{}"
+    return replace(call, name=call.name.strip() or "invalid_tool_call", arguments=arguments)
+
+
+def readable(arguments: str) -> bool:
+    """Whether a call's arguments are a JSON object."""
+    try:
+        return isinstance(json.loads(arguments), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+# --------------------------------------------------------------------------------------- repair
+
+
+def repair(history: Iterable[Message]) -> list[Message]:
+    """A history that every server accepts: alternating roles, and each call answered exactly once, in order.
+
+    Nothing of the caller's is changed; the repaired messages are new ones.
+    """
+    rows = [row for row in history if row.role != "system" and not _says_nothing(row)]
+    return list(_merge_neighbours(_pair_calls(rows)))
+
+
+def _says_nothing(row: Message) -> bool:
+    return row.role == "assistant" and not row.tool_calls and not row.text.strip() and isinstance(row.content, str)
+
+
+def _pair_calls(rows: Sequence[Message]) -> Iterator[Message]:
+    """Each call with its result right after it; results without a call are dropped, missing ones are said missing."""
+    for index, row in enumerate(rows):
+        if row.role != "tool":
+            yield row
+        if row.tool_calls:
+            found = _results_after(rows, index)
+            yield from (_result(call, found.get(call.id)) for call in _distinct(row.tool_calls))
+
+
+def _results_after(rows: Sequence[Message], index: int) -> dict[str, Message]:
+    """The results that belong to the calls of row `index`: those before the next message with calls."""
+    found: dict[str, Message] = {}
+    for row in islice(rows, index + 1, None):
+        if row.tool_calls:
+            break
+        if row.role == "tool" and row.tool_call_id is not None:
+            found.setdefault(row.tool_call_id, row)
+    return found
+
+
+def _distinct(calls: Sequence[ToolCall]) -> Iterator[ToolCall]:
+    seen = set()
+    for call in calls:
+        if call.id not in seen:
+            seen.add(call.id)
+            yield call
+
+
+def _result(call: ToolCall, found: Message | None) -> Message:
+    if found is None:
+        return Message("tool", NO_RESULT, tool_call_id=call.id, name=call.name)
+    if not readable(call.arguments) and BROKEN_ARGUMENTS not in found.text:
+        return replace(found, content=f"{BROKEN_ARGUMENTS}\n\n{found.text}")
+    return found
+
+
+def _merge_neighbours(rows: Iterable[Message]) -> Iterator[Message]:
+    """Neighbouring messages of the user, and of the assistant, become one."""
+    last: Message | None = None
+    for row in rows:
+        if last is not None and _may_merge(last, row):
+            last = _merged(last, row)
+            continue
+        if last is not None:
+            yield last
+        last = row
+    if last is not None:
+        yield last
+
+
+def _may_merge(last: Message, row: Message) -> bool:
+    plain = "steer" not in (last.origin, row.origin) and not last.tool_calls
+    return plain and last.role == row.role and row.role in ("user", "assistant")
+
+
+def _merged(last: Message, row: Message) -> Message:
+    if isinstance(last.content, str) and isinstance(row.content, str):
+        content: Content = "\n\n".join(text for text in (last.content, row.content) if text)
+    else:
+        content = (*_parts(last.content), *_parts(row.content))
+    return replace(row, content=content, reasoning=row.reasoning or last.reasoning)
+
+
+def _parts(content: Content) -> tuple[dict[str, object], ...]:
+    return ({"type": "text", "text": content},) if isinstance(content, str) else content

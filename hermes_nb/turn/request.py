@@ -1,0 +1,72 @@
+"""What a turn is asked to do: frozen, made by the agent, read by the loop."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from hermes_nb.policies.compression import Compression
+from hermes_nb.policies.guard import RateGuard
+from hermes_nb.policies.guardrails import Guardrails
+from hermes_nb.policies.limits import Ceiling, Grace, Refund
+from hermes_nb.policies.retry import Retry
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hermes_nb.providers.base import Provider
+    from hermes_nb.tools.toolbox import Toolbox
+    from hermes_nb.vocabulary.messages import Content, Message
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policies:
+    """Every decision that a turn takes, one small object each; the defaults of the library stand here."""
+
+    retry: Retry = field(default_factory=Retry)
+    compression: Compression = field(default_factory=Compression)
+    grace: Grace = field(default_factory=Grace)
+    refund: Refund = field(default_factory=Refund)
+    ceiling: Ceiling = field(default_factory=Ceiling)
+    guard: RateGuard | None = field(default_factory=RateGuard)
+    guardrails: Guardrails = field(default_factory=Guardrails)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnRequest:
+    """One turn, before it starts.
+
+    Attributes:
+        prompt: The user's message.
+        history: The conversation so far, without a system prompt.
+        chain: The providers, in the order in which they are asked.
+        toolbox: What the model may call.
+        instructions: The agent's own.
+        agent: The agent's name.
+        policies: Every decision.
+        turn_id: A UUID in text form.
+        conversation_id: Equal for all turns of one conversation.
+        number: Of the turn in its conversation, from 1.
+        parent_turn_id: The turn whose tool this is, for a sub-agent.
+        previous_turn_id: The turn before it in the conversation.
+        replay_of: The turn that is being replayed or forked.
+        system: The system prompt that the conversation has used so far; built anew where there is none.
+        parent: The parent turn's state, for a sub-agent; opaque here.
+        metadata: The user's own labels; they go to the trace.
+    """
+
+    prompt: Content
+    history: tuple[Message, ...]
+    chain: tuple[Provider, ...]
+    toolbox: Toolbox
+    instructions: str
+    agent: str
+    policies: Policies
+    turn_id: str
+    conversation_id: str
+    number: int = 1
+    parent_turn_id: str = ""
+    previous_turn_id: str = ""
+    replay_of: str = ""
+    system: str = ""
+    metadata: Mapping[str, Any] = field(default_factory=dict)

@@ -1,0 +1,295 @@
+"""The state of one turn: made anew for each, written by the loop's task only."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections import defaultdict
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, TypeVar
+
+from hermes_nb.policies.guardrails import GuardrailState
+from hermes_nb.turn.chain import Chain
+from hermes_nb.turn.prompting import Wire, system_prompt, with_identity
+from hermes_nb.turn.result import ExitReason, TurnResult
+from hermes_nb.vocabulary import events
+from hermes_nb.vocabulary.messages import Message, Usage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hermes_nb.turn.inbox import Inbox
+    from hermes_nb.turn.recorder import Recorder
+    from hermes_nb.turn.request import TurnRequest
+    from hermes_nb.vocabulary.budget import BudgetView, IterationBudget
+    from hermes_nb.vocabulary.failures import Failure
+    from hermes_nb.vocabulary.messages import Reply
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """Leave to run one iteration."""
+
+    number: int
+    view: BudgetView
+    grace: bool = False
+
+
+@dataclass(slots=True)
+class Counts:
+    """What has happened so far in the turn."""
+
+    iterations: int = 0
+    graces: int = 0
+    attempts: int = 0
+    retries: int = 0
+    fallbacks: int = 0
+    compressions: int = 0
+    refunds: int = 0
+    tool_calls: int = 0
+    steers: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """Why the turn is over."""
+
+    reason: ExitReason
+    detail: str
+    failure: Failure | None = None
+    error: BaseException | None = None
+
+
+@dataclass(slots=True)
+class TurnState:
+    """Everything that changes while a turn runs.
+
+    Attributes:
+        request: What the turn is asked to do.
+        budget: Iterations to spend; may be shared with other turns.
+        inbox: What the outside wants of the turn.
+        recorder: Told of everything.
+        history: The conversation, without the system prompt.
+        wire: The history as it is sent.
+        chain: The providers, and which of them is asked now.
+        counts: What has happened so far.
+        parts: Text of replies that were cut and are being continued.
+        streamed: Pieces of the reply that is being streamed.
+        prompt_tokens: Size of the last prompt as the server counted it; None until it has.
+        ending: Why the turn is over; None while it goes on.
+    """
+
+    request: TurnRequest
+    budget: IterationBudget
+    inbox: Inbox
+    recorder: Recorder
+    history: list[Message] = field(default_factory=list)
+    wire: Wire = field(default_factory=lambda: Wire(()))
+    chain: Chain = field(init=False)
+    counts: Counts = field(default_factory=Counts)
+    guardrails: GuardrailState = field(default_factory=GuardrailState)
+    system: str = ""
+    parts: list[str] = field(default_factory=list)
+    streamed: list[str] = field(default_factory=list)
+    usage: Usage = field(default_factory=Usage)
+    usage_by_model: defaultdict[str, Usage] = field(default_factory=lambda: defaultdict(Usage))
+    cost_usd: float | None = None
+    prompt_tokens: int | None = None
+    compacted: bool = False
+    output_cap: int | None = None
+    answered_by: tuple[str, str] = ("", "")
+    text: str = ""
+    landing: str = ""
+    in_grace: bool = False
+    ending: Ending | None = None
+    started: float = field(default_factory=time.monotonic)
+    _call_ids: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.chain = Chain(self.request.chain)
+
+    # ------------------------------------------------------------------------------------- the history
+
+    def begin(self) -> None:
+        """Take the conversation so far, and put the user's prompt behind it."""
+        request = self.request
+        self.history = list(request.history)
+        self.wire = Wire(request.history)
+        self._call_ids = {call.id for message in request.history for call in message.tool_calls}
+        self.system = request.system or system_prompt(
+            request.instructions, self.chain.provider, tools=bool(request.toolbox.specs)
+        )
+        self.system = with_identity(self.system, self.chain.provider)
+        self.recorder.tell(events.SystemPrompt(self.system))
+        self._tell_budget("grant", 0, self.budget.view())
+        self.add(Message("user", request.prompt))
+
+    def add(self, message: Message) -> None:
+        """Append a message to the history, and to what is sent."""
+        self.recorder.tell(events.MessageAdded(message, len(self.history)))
+        self.history.append(message)
+        self.wire.add(message)
+
+    def replace_history(self, messages: list[Message]) -> None:
+        """Go on with another history: a compressed one, or one in which a continued answer is whole."""
+        self.history = list(messages)
+        self.wire = Wire(messages)
+        self.recorder.tell(events.HistoryReplaced(tuple(messages)))
+
+    def switch_identity(self) -> None:
+        """Bring the system prompt up to date after a switch of provider."""
+        self.system = with_identity(self.system, self.chain.provider)
+        self.recorder.tell(events.SystemPrompt(self.system))
+
+    def with_own_ids(self, reply: Reply) -> Reply:
+        """The reply with call ids that are unique in the conversation, so that each result finds its call."""
+        calls = []
+        for call in reply.tool_calls:
+            fresh = call.id if call.id and call.id not in self._call_ids else f"call_{secrets.token_hex(8)}"
+            self._call_ids.add(fresh)
+            calls.append(call if fresh == call.id else replace(call, id=fresh))
+        if tuple(calls) == reply.tool_calls:
+            return reply
+        return reply.with_(message=replace(reply.message, tool_calls=tuple(calls)))
+
+    @property
+    def unread(self) -> bool:
+        """Something stands in the history that the model has not read."""
+        return bool(self.history) and self.history[-1].role != "assistant"
+
+    # ------------------------------------------------------------------------------------- the budget
+
+    def consume(self) -> BudgetView | None:
+        """Take one iteration from the budget."""
+        if view := self.budget.charge():
+            self._tell_budget("consume", -1, view)
+        return view
+
+    def refund(self, reason: events.RefundReason) -> bool:
+        """Give the iteration under way back, if the policy allows; a span of its own."""
+        if not self.request.policies.refund.allows(reason, self.counts.refunds):
+            return False
+        before = self.budget.view()
+        with self.recorder.scope(events.Refund(reason, before.limit, before.used, before.remaining)) as refund:
+            after = self.budget.restore() or before
+            refund.used_after, refund.remaining_after = after.used, after.remaining
+        self.counts.refunds += 1
+        actor = "loop" if reason == "free_tool" else "compressor"
+        self.recorder.tell(
+            events.BudgetChanged(
+                "refund", 1, after.limit, after.used, after.remaining, after.sequence, reason, actor
+            )  # fmt: skip
+        )
+        return True
+
+    def _tell_budget(self, action: events.BudgetAction, delta: int, view: BudgetView) -> None:
+        self.recorder.tell(
+            events.BudgetChanged(action, delta, view.limit, view.used, view.remaining, view.sequence)
+        )  # fmt: skip
+
+    def tell_budget(self, action: events.BudgetAction) -> None:
+        """Tell of something that does not change the numbers: the grace call, the end of the budget."""
+        self._tell_budget(action, 0, self.budget.view())
+
+    # ------------------------------------------------------------------------------------- accounts
+
+    def account(self, reply: Reply, provider: str, model: str) -> float | None:
+        """Add a reply's tokens and price to the turn's; returns the price in dollars, if it is known."""
+        self.answered_by = (provider, reply.model or model)
+        if reply.usage is None:
+            return None
+        self.add_usage(reply.usage, provider, model)
+        price = self.request.policies.ceiling.price
+        cost = self.guarded("price", lambda: price(provider, model, reply.usage)) if price is not None else None
+        if cost is not None:
+            self.cost_usd = (self.cost_usd or 0.0) + cost
+        return cost
+
+    def add_usage(self, usage: Usage, provider: str, model: str) -> None:
+        """Add tokens, also those of a sub-agent."""
+        self.usage += usage
+        self.usage_by_model[f"{provider}:{model}"] += usage
+
+    def guarded(self, part: events.Part, function: Callable[[], T]) -> T | None:
+        """Call something that may fail without breaking the turn; None when it did."""
+        try:
+            return function()
+        except Exception as error:  # noqa: BLE001  that is the point
+            self.recorder.tell(events.Degraded(part, f"{type(error).__name__}: {error}"))
+            return None
+
+    def on_text(self, text: str, part: events.DeltaPart = "text") -> None:
+        """Take a piece of a streaming reply."""
+        if part == "text":
+            self.streamed.append(text)
+        self.recorder.tell(events.Delta(text, part))
+
+    # ------------------------------------------------------------------------------------- the end
+
+    def end(
+        self,
+        reason: ExitReason,
+        detail: str = "",
+        *,
+        text: str | None = None,
+        failure: Failure | None = None,
+        error: BaseException | None = None,
+    ) -> None:
+        """Say why the turn is over; the first word counts."""
+        if self.ending is None:
+            self.ending = Ending(reason, detail, failure, error)
+            self.text = self.text if text is None else text
+
+    def finish(self, turn: events.Turn) -> TurnResult:
+        """The result; also fills in the turn's event, and returns undelivered steers."""
+        ending = self.ending or Ending(ExitReason.INTERNAL_ERROR, "the loop ended without a reason")
+        notes = self.inbox.close(f"the turn ended ({ending.reason}) before the next tool results")
+        for note in notes:
+            self.recorder.tell(events.Steered(note.id, note.text, "undelivered", note.reason))
+        result = self._result(ending, "\n".join(note.text for note in notes) or None)
+        _fill_in(turn, result, self.counts)
+        return result
+
+    def _result(self, ending: Ending, pending_steer: str | None) -> TurnResult:
+        counts = self.counts
+        return TurnResult(
+            text=self.text,
+            messages=tuple(self.history),
+            exit_reason=ending.reason,
+            detail=ending.detail,
+            failure=ending.failure,
+            error=ending.error,
+            usage=self.usage,
+            usage_by_model=dict(self.usage_by_model),
+            cost_usd=self.cost_usd,
+            budget=self.budget.view(),
+            iterations=counts.iterations,
+            api_calls=counts.iterations - counts.refunds,
+            refunds=counts.refunds,
+            graces=counts.graces,
+            retries=counts.retries,
+            fallbacks=counts.fallbacks,
+            compressions=counts.compressions,
+            tool_calls=counts.tool_calls,
+            pending_steer=pending_steer,
+            provider=self.answered_by[0],
+            model=self.answered_by[1],
+            turn_id=self.request.turn_id,
+            conversation_id=self.request.conversation_id,
+            seconds=time.monotonic() - self.started,
+        )
+
+
+def _fill_in(turn: events.Turn, result: TurnResult, counts: Counts) -> None:
+    """The fields of the turn's event that are known at its end."""
+    turn.exit_reason, turn.detail = result.exit_reason.value, result.detail
+    turn.completed, turn.failed, turn.interrupted = result.completed, result.failed, result.interrupted
+    for name in ("iterations", "graces", "attempts", "retries", "fallbacks", "compressions", "refunds"):
+        setattr(turn, name, getattr(counts, name))
+    turn.tool_calls, turn.steers, turn.api_calls = counts.tool_calls, counts.steers, result.api_calls
+    turn.budget_used, turn.budget_remaining = result.budget.used, result.budget.remaining
+    turn.usage, turn.cost_usd, turn.text = result.usage, result.cost_usd, result.text
+    if result.failed:
+        turn.error_type = (result.failure and result.failure.error_type) or result.exit_reason.value
