@@ -1,0 +1,85 @@
+"""What a running tool may know of its turn, and how it says that it failed."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from hermes_nb.vocabulary.budget import IterationBudget
+from hermes_nb.vocabulary.failures import HermesError
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+
+    from hermes_nb.vocabulary.events import Point, Scoped, Telling, Tool
+    from hermes_nb.vocabulary.messages import Content
+
+
+class ToolFailed(HermesError):
+    """Raise this in a tool to answer the call with a failure in your own words, without a traceback.
+
+    Args:
+        content: What the model reads.
+        error_type: Low-cardinality name of the failure, for the span.
+    """
+
+    def __init__(self, content: Content, error_type: str = "tool_failed") -> None:
+        super().__init__(content if isinstance(content, str) else error_type)
+        self.content = content
+        self.error_type = error_type
+
+
+class _Silence:
+    """A recorder that nobody listens to: for tools that are run outside of a turn."""
+
+    def tell(self, what: Point) -> None:
+        """Nobody is there to be told."""
+
+    def scope(self, what: Scoped) -> AbstractContextManager[Any]:
+        return nullcontext(what)
+
+
+@dataclass(frozen=True, slots=True)
+class ToolContext:
+    """Given to a tool that has a parameter annotated with this class; the model does not see that parameter.
+
+    Attributes:
+        call_id: The call being answered.
+        turn_id: The turn under way.
+        conversation_id: The conversation that the turn belongs to.
+        iteration: The iteration under way, from 1.
+        agent_name: The agent whose turn it is.
+        budget: The turn's iteration budget; a delegate takes its share with `budget.child(limit)`.
+        recorder: Where a tool may tell what it does, below its own scope.
+        directory: A directory for files of this conversation, where the turn has one.
+        turn: The running turn, opaque; for tools that start other agents.
+        event: The open scope of this call; a delegate notes the turn that it started there.
+    """
+
+    call_id: str = ""
+    turn_id: str = ""
+    conversation_id: str = ""
+    iteration: int = 0
+    agent_name: str = ""
+    budget: IterationBudget = field(default_factory=lambda: IterationBudget(0))
+    recorder: Telling = field(default_factory=_Silence, repr=False)
+    directory: Path | None = None
+    turn: Any = field(default=None, repr=False)
+    event: Tool | None = field(default=None, repr=False)
+    _stop: threading.Event = field(default_factory=threading.Event, repr=False)
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether nobody waits for the result any more: interrupted or timed out. Look at it in long work."""
+        return self._stop.is_set()
+
+    def for_call(self, event: Tool) -> ToolContext:
+        """This context for one call, with an interrupt signal of its own."""
+        return replace(self, call_id=event.call_id, event=event, _stop=threading.Event())
+
+    def give_up(self) -> None:
+        """Tell the tool that nobody waits for its result any more."""
+        self._stop.set()

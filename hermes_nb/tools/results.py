@@ -1,0 +1,194 @@
+"""From any value to bounded text: what a model reads of a tool's result, and where the rest is kept."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+import traceback
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic_core import PydanticSerializationError, to_jsonable_python
+
+if TYPE_CHECKING:
+    from hermes_nb.vocabulary.messages import Content
+
+RESULT_LIMIT, BATCH_LIMIT = 100_000, 200_000
+"""Characters of one result, and of all results of one reply, that a model reads."""
+
+PREVIEW = 1_500
+"""Characters that stand for a result which is too long."""
+
+ERROR_LIMIT = 2_000
+"""Characters of an error's text."""
+
+_CHARACTERS_PER_TOKEN = 4
+_FRAMES = 3
+
+
+def limits_for(context_window: int | None) -> tuple[int, int]:
+    """Limits in characters that suit a window: 15 % of it for one result, 30 % for all results of a reply.
+
+    Args:
+        context_window: Tokens; None if unknown.
+
+    Returns:
+        The limit of one result, between 8,000 and 100,000, and of a batch, between 16,000 and 200,000.
+    """
+    if context_window is None:
+        return RESULT_LIMIT, BATCH_LIMIT
+    window = context_window * _CHARACTERS_PER_TOKEN
+    return min(max(8_000, window * 15 // 100), RESULT_LIMIT), min(max(16_000, window * 30 // 100), BATCH_LIMIT)
+
+
+# ---------------------------------------------------------------------------------------------- values
+
+
+def readable(value: object) -> Content:
+    """What a model reads of a value, before any limit.
+
+    Text stays as it is. Content parts (`[{"type": "text" | "image_url", ...}]`) stay parts, and objects that Jupyter
+    shows as a picture become one. Data (numbers, lists, dicts, dataclasses, pydantic models, dates, ...) becomes
+    JSON; anything else, and anything in the data that JSON does not know, its `repr`.
+    """
+    if isinstance(value, str):
+        return _clean(value)
+    if value is None:
+        return "(no result)"
+    if parts := _parts(value) or _picture(value):
+        return parts
+    try:
+        data = to_jsonable_python(value, fallback=_shown, inf_nan_mode="strings", bytes_mode="utf8")
+        return _clean(data if isinstance(data, str) else json.dumps(data, ensure_ascii=False))
+    except (PydanticSerializationError, TypeError, ValueError, RecursionError):
+        return _clean(_shown(value))
+
+
+def size(content: Content) -> int:
+    """Characters of the text; pictures count nothing."""
+    return len(content) if isinstance(content, str) else sum(len(str(part.get("text", ""))) for part in content)
+
+
+def plain(content: Content) -> str:
+    """The text of a content, without its pictures."""
+    return content if isinstance(content, str) else "\n".join(p["text"] for p in content if p.get("type") == "text")
+
+
+def _parts(value: object) -> tuple[dict[str, Any], ...]:
+    if not isinstance(value, list | tuple) or not value:
+        return ()
+    known = all(isinstance(part, dict) and part.get("type") in ("text", "image_url") for part in value)
+    return tuple(dict(part) for part in value) if known else ()
+
+
+def _picture(value: object) -> tuple[dict[str, Any], ...]:
+    """One image part, if the object has Jupyter's way to be shown as a picture."""
+    for kind in ("png", "jpeg"):
+        draw = getattr(value, f"_repr_{kind}_", None)
+        with suppress(Exception):
+            if callable(draw) and isinstance(drawn := draw(), bytes):
+                encoded = base64.b64encode(drawn).decode("ascii")
+                return ({"type": "image_url", "image_url": {"url": f"data:image/{kind};base64,{encoded}"}},)
+    return ()
+
+
+def _shown(value: object) -> str:
+    try:
+        return repr(value)
+    except Exception as error:  # noqa: BLE001  a value's own code must not fail the call that made it
+        return f"<{type(value).__name__} that cannot be shown: {type(error).__name__}>"
+
+
+def _clean(text: str) -> str:
+    """Without lone surrogates, which no server and no file can take."""
+    return text.encode("utf-8", "replace").decode("utf-8") if any("\ud800" <= c <= "\udfff" for c in text) else text
+
+
+# ---------------------------------------------------------------------------------------------- errors
+
+
+def error_text(message: str, *, details: str = "") -> str:
+    """The result of a call that failed, as JSON, at most `ERROR_LIMIT` characters of it."""
+    spent = len('{"error": "", "traceback": ""}')
+    message = _head(message, ERROR_LIMIT // 2 if details else ERROR_LIMIT - spent)
+    told = {"error": message}
+    if details:
+        told["traceback"] = details[-max(0, ERROR_LIMIT - spent - len(json.dumps(message, ensure_ascii=False))) :]
+    return json.dumps(told, ensure_ascii=False)
+
+
+def exception_text(error: BaseException) -> str:
+    """What a model reads of a tool's exception: type, message and where, never the values of variables."""
+    if isinstance(error, RuntimeError) and isinstance(error.__cause__, StopIteration):
+        error = error.__cause__  # how Python reports a StopIteration that leaves a coroutine
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if Path(f.filename).parent != Path(__file__).parent]
+    lines = [f"{Path(f.filename).name}:{f.lineno} in {f.name}: {f.line or ''}".rstrip(": ") for f in frames[-_FRAMES:]]
+    return error_text(f"[TOOL_ERROR] {type(error).__name__}: {_shown_error(error)}", details="\n".join(lines))
+
+
+def _shown_error(error: BaseException) -> str:
+    try:
+        return _clean(str(error))
+    except Exception:  # noqa: BLE001  an exception whose text fails is still an answer
+        return "(its message cannot be shown)"
+
+
+def _head(text: str, limit: int) -> str:
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+# ---------------------------------------------------------------------------------------------- long results
+
+
+@dataclass(frozen=True, slots=True)
+class Shortened:
+    """A content that was cut.
+
+    Attributes:
+        content: What is left, with a sentence that tells where the whole is.
+        stored_at: The file that holds the whole text; empty if it could not be written.
+    """
+
+    content: Content
+    stored_at: str
+
+
+def shorten(content: Content, directory: Path | None, *, preview: int = PREVIEW) -> Shortened:
+    """Cut a content to its beginning and end, and keep the whole in a file.
+
+    Args:
+        content: The content; pictures among its parts stay.
+        directory: Where the file goes, named by the hash of its text; None keeps the text in memory only.
+        preview: Characters that are left.
+    """
+    text = plain(content)
+    stored_at = store(text, directory)
+    where = f"the whole is in {stored_at}" if stored_at else "the rest could not be kept on disk"
+    head, tail = preview * 2 // 3, preview // 3
+    cut = (
+        f"[A result of {len(text):,} characters; {where}. Here are the first {head:,} and the last {tail:,}.]\n"
+        f"{text[:head]}\n[… {len(text) - head - tail:,} characters left out …]\n{text[-tail:]}"
+    )
+    if isinstance(content, str):
+        return Shortened(cut, stored_at)
+    pictures = tuple(part for part in content if part.get("type") != "text")
+    return Shortened(({"type": "text", "text": cut}, *pictures), stored_at)
+
+
+def store(text: str, directory: Path | None) -> str:
+    """Write a text to a file of its own; returns the path, or an empty text if that was not possible."""
+    if directory is None:
+        return ""
+    path = directory / f"{hashlib.sha256(text.encode()).hexdigest()[:20]}.txt"
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        beside = path.with_suffix(f".{os.getpid()}.part")
+        beside.write_text(text, encoding="utf-8", newline="")
+        beside.replace(path)
+    except OSError:
+        return ""
+    return str(path)
