@@ -101,7 +101,7 @@ def framed(run: hn.Run) -> None:
     trace.plot.tokens()
 
 
-def my_price_function(usage: hn.Usage, provider: str, model: str) -> float:
+def my_price_function(provider: str, model: str, usage: hn.Usage) -> float:
     return (usage.input_tokens + 4 * usage.output_tokens) * len(provider + model) * 1e-9
 
 

@@ -1,0 +1,61 @@
+"""Every Python snippet of the README and the documentation runs, page by page, as a reader would paste it.
+
+The snippets of a page share one IPython session, so `%magics`, `await` and the last expression of a cell work. What a
+page needs but need not show stands in a comment, `<!-- setup ... -->`, and runs in its place.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from IPython.core.interactiveshell import InteractiveShell
+from traitlets.config import Config
+
+from hermes_nb import testing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+SNIPPET = re.compile(r"^(?:```(?:python|ipython)\b[^\n]*\n(.*?)^```|<!-- setup\n(.*?)^-->)", re.MULTILINE | re.DOTALL)
+OTHER_FENCES = re.compile(r"^ *```(?:py|pycon|python3|ipython3)\b", re.MULTILINE)
+KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OPENROUTER_API_KEY")
+
+
+def snippets(page: Path) -> Iterator[tuple[int, str]]:
+    """Line and code of each snippet of the page."""
+    text = page.read_text(encoding="utf-8")
+    for match in SNIPPET.finditer(text):
+        yield text.count("\n", 0, match.start()) + 2, match[1] or match[2]
+
+
+@pytest.fixture
+def shell() -> Iterator[InteractiveShell]:
+    InteractiveShell.clear_instance()
+    config = Config()
+    config.HistoryManager.enabled = False
+    shell = InteractiveShell.instance(config=config)
+    shell.run_line_magic("matplotlib", "agg")
+    yield shell
+    shell.run_line_magic("reset", "-f")
+    InteractiveShell.clear_instance()
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if any(snippets(p))], ids=lambda p: str(p.relative_to(ROOT)))
+def test_every_snippet_of_the_page_runs(page, shell, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    for key in KEYS:
+        monkeypatch.setenv(key, "not-a-key")
+    with testing.no_waiting():
+        for line, code in snippets(page):
+            outcome = shell.run_cell(code)
+            error = outcome.error_before_exec or outcome.error_in_exec
+            assert error is None, f"{page.relative_to(ROOT)}:{line}: {error!r}"
+
+
+def test_no_python_hides_from_these_tests_behind_another_name():
+    assert not [p for p in PAGES if OTHER_FENCES.search(p.read_text(encoding="utf-8"))]

@@ -1,0 +1,49 @@
+"""The files of the repository, looked at as files."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+ELSEWHERE = re.compile(rb"(?<![\w.])(?:/work/|/home/\w+/|/root/|/Users/\w+/|[A-Z]:\\Users\\|\.\./shared\b)")
+"""Paths of somebody's machine."""
+
+
+def tracked() -> list[Path]:
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=False)
+    if listed.returncode:
+        pytest.skip("this is not a git checkout")
+    return [ROOT / name for name in listed.stdout.decode().split("\0") if name and (ROOT / name).is_file()]
+
+
+def test_no_file_names_a_place_on_somebodys_machine():
+    found = {str(p.relative_to(ROOT)) for p in tracked() if p != Path(__file__) and ELSEWHERE.search(p.read_bytes())}
+    assert not found
+
+
+def test_notebooks_are_saved_without_outputs_and_without_widget_state():
+    notebooks = sorted((ROOT / "notebooks").glob("*.ipynb"))
+    assert notebooks
+    for path in notebooks:
+        notebook = json.loads(path.read_text(encoding="utf-8"))
+        assert "widgets" not in notebook["metadata"], path.name
+        for cell in notebook["cells"]:
+            assert not cell.get("outputs"), path.name
+            assert cell.get("execution_count") is None, path.name
+
+
+def test_notebooks_end_with_asserts():
+    for path in (ROOT / "notebooks").glob("*.ipynb"):
+        cells = [c for c in json.loads(path.read_text(encoding="utf-8"))["cells"] if c["cell_type"] == "code"]
+        assert "assert " in "".join(cells[-1]["source"]), path.name
+
+
+def test_no_module_of_the_library_needs_a_map():
+    long = {p.name: n for p in (ROOT / "hermes_nb").rglob("*.py") if (n := len(p.read_text().splitlines())) > 450}
+    long.pop("semconv.py", None)  # generated
+    assert not long

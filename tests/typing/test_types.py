@@ -1,0 +1,52 @@
+"""The public API, as the type checkers see it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+API = Path(__file__).with_name("api.py")
+
+
+@pytest.mark.timeout(300)
+def test_a_second_type_checker_agrees_with_the_api_as_it_is_documented(tmp_path):
+    settings = tmp_path / "pyrightconfig.json"
+    strictness = {"typeCheckingMode": "standard", "include": [str(API)], "pythonVersion": "3.11"}
+    settings.write_text(json.dumps(strictness), encoding="utf-8")
+    command = [sys.executable, "-m", "basedpyright", "--project", str(settings), "--pythonpath", sys.executable]
+    done = subprocess.run([*command, "--level", "error"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+
+
+def test_the_public_names_are_these():
+    import hermes_nb
+
+    assert sorted(hermes_nb.__all__) == PUBLIC
+
+
+PUBLIC = sorted(
+    [
+        # the five nouns
+        "Agent", "Run", "TurnResult", "Trace", "Traces", "Session",
+        # models
+        "Anthropic", "CredentialPool", "Local", "Mixture", "ModelRequest", "OnText", "OpenAIChat", "Provider",
+        "as_provider",
+        # tools
+        "Tool", "ToolContext", "tool",
+        # policies
+        "Ceiling", "Compression", "Grace", "Guardrails", "IterationBudget", "RateGuard", "Refund", "Retry",
+        # what comes out
+        "BudgetView", "Event", "ExitReason", "Failure", "FailureReason", "Message", "Reply", "ToolCall",
+        "ToolResult", "Usage",
+        # the laboratory
+        "Faults", "Study", "capture", "compare", "load", "replay", "sweep",
+        # errors
+        "ConfigurationError", "HermesError", "ProviderError", "ReplayMismatch", "RunInProgress", "ToolDefinitionError",
+        "TraceError", "TurnFailed", "UnreadableTrace",
+        "__version__",
+    ]
+)  # fmt: skip

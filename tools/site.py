@@ -1,0 +1,111 @@
+"""What the documentation site makes of the code at build time: tables, and the notebooks.
+
+A page says `<!-- table: NAME -->` where a table of this file belongs, so that no figure of the code is written twice.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import re
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mkdocs.plugins import event_priority
+from mkdocs.structure.files import File
+
+from hermes_nb.policies.compression import Compression
+from hermes_nb.policies.guardrails import Guardrails
+from hermes_nb.policies.limits import Grace, Refund
+from hermes_nb.policies.recovery import RECOVERY, Step
+from hermes_nb.policies.retry import Retry
+from hermes_nb.turn.result import ExitReason
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from mkdocs.config.defaults import MkDocsConfig
+    from mkdocs.structure.files import Files
+
+ROOT = Path(__file__).parent.parent
+PLACE = re.compile(r"<!-- table: (\w+) -->")
+
+
+@event_priority(100)
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the notebooks, which live outside of `docs/`, before the notebook plugin looks for them."""
+    for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
+        name = path.relative_to(ROOT).as_posix()
+        files.append(File(name, str(ROOT), config.site_dir, config.use_directory_urls))
+    return files
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """Put the tables in their places."""
+    return PLACE.sub(lambda match: globals()[f"{match[1]}_table"](), markdown)
+
+
+def recovery_table() -> str:
+    """What follows from each kind of failure, from the table that the loop itself reads."""
+    words = {step: doc for step, doc in attribute_docs(Step).items() if step}
+    rows = []
+    for reason, steps in RECOVERY.items():
+        told = [words[step.name].rstrip(".").lower() for step in steps]
+        rows.append((f"`{reason}`", "; else ".join([*told, "the next provider of the chain"])))
+    return table(("reason", "what is tried, in this order"), rows)
+
+
+def exits_table() -> str:
+    """Every exit reason, and what it counts as."""
+    kind = {(True, False): "failed", (False, True): "interrupted", (False, False): ""}
+    rows = [
+        (f"`{reason}`", "completed" if reason is ExitReason.COMPLETED else kind[reason.failed, reason.interrupted])
+        for reason in ExitReason
+    ]
+    return table(("exit reason", "counts as"), rows)
+
+
+def defaults_table() -> str:
+    """The defaults of the policies, from their dataclasses."""
+    rows = [
+        (f"`{policy.__name__}`", f"`{field.name}`", f"`{field.default!r}`", argument_docs(policy)[field.name])
+        for policy in (Retry, Compression, Grace, Refund, Guardrails)
+        for field in dataclasses.fields(policy)
+        if field.name in argument_docs(policy) and isinstance(field.default, bool | int | float | str | None)
+    ]
+    return table(("policy", "argument", "default", "meaning"), rows)
+
+
+def dependencies_table() -> str:
+    """What is installed, and why: from the comments of the project file."""
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    project = tomllib.loads(text)["project"]
+    reasons = dict(re.findall(r'^    "([\w-]+)[^"]*",\s+# (.+)$', text, re.MULTILINE))
+    rows = [(f"`{line}`", "always", reasons.get(name_of(line), "")) for line in project["dependencies"]]
+    for extra, lines in project["optional-dependencies"].items():
+        rows += [(f"`{line.split(';')[0]}`", f"`[{extra}]`", reasons.get(name_of(line), "")) for line in lines]
+    return table(("package", "installed", "for"), rows)
+
+
+def name_of(requirement: str) -> str:
+    """The distribution's name of a requirement."""
+    return re.split(r"[^\w-]", requirement)[0]
+
+
+def argument_docs(of: type) -> dict[str, str]:
+    """What the `Args:` section of a class docstring says of each argument."""
+    section = (inspect.getdoc(of) or "").partition("Args:\n")[2].partition("\n\n")[0]
+    found = re.findall(r"^    (\w+): (.+(?:\n {8}.+)*)", section, re.MULTILINE)
+    return {name: re.sub(r"\s+", " ", text) for name, text in found}
+
+
+def attribute_docs(of: type) -> dict[str, str]:
+    """The texts that stand under the members of a class, by the member's name."""
+    return dict(re.findall(r'^    (\w+) = .*\n    """(.+?)"""', inspect.getsource(of), re.MULTILINE))
+
+
+def table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    """A Markdown table."""
+    lines = [head, tuple("---" for _ in head), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
