@@ -1,0 +1,1 @@
+"""What outlives a kernel: the logbook of turns, and the rate guard's memory."""
