@@ -50,7 +50,8 @@ def install(arguments: list[str]) -> int:
             said.append(line)
             packages += line.startswith("Collecting")
             if step := STEPS.match(line):
-                told = tell(f"{packages:3d} packages, {time.monotonic() - started:3.0f} s: {step[1]}", told)
+                told = 0.0 if step[1].startswith("Installing") else told
+                told = tell(f"{time.monotonic() - started:4.0f} s, packages: {packages:3d}. {step[1]}", told)
     if pip.returncode:
         print("\n" + "".join(said[-40:]))
     else:
