@@ -1,0 +1,100 @@
+"""The notebook's Stop button, and Ctrl-C, while somebody waits for a turn.
+
+Without a guard the kernel's interrupt ends the waiting and leaves the turn running, reaches an awaiting cell only when
+its event loop happens to wake up, and, raised inside that loop, can end the kernel. With it the first press interrupts
+the turn, and the waiting goes on to its orderly end; the second press gives up the waiting.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from contextlib import contextmanager
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Iterator
+    from types import FrameType
+
+
+class Interruptible(Protocol):
+    """What the Stop button stops."""
+
+    def interrupt(self, *, source: Any) -> object:
+        """Ask for the end; `source` is `kernel` here."""
+
+
+class StopButton:
+    """The handler of SIGINT while a turn is waited for; made by `stop_button`.
+
+    Attributes:
+        presses: How often it was pressed.
+    """
+
+    def __init__(self, run: Interruptible, task: asyncio.Task[Any] | None) -> None:
+        self.presses = 0
+        self._run = run
+        self._task = task
+        self._previous: Any = None
+        self._over = False
+        self._queue: SimpleQueue[bool] = SimpleQueue()
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        """Runs in the main thread between any two instructions: it may take no lock."""
+        if self._over:  # the kernel brought this handler back after its time, or an outer guard did
+            if callable(self._previous):
+                self._previous(number, frame)
+            return
+        self.presses += 1
+        if isinstance(self._previous, StopButton):  # several turns are awaited at the same time
+            self._previous(number, frame)
+        if self.presses == 1:
+            self._queue.put(True)
+        elif self._task is not None:
+            self._task.get_loop().call_soon_threadsafe(self._task.cancel)
+        else:
+            raise KeyboardInterrupt
+
+    def install(self) -> None:
+        """Take the signal over; a thread waits to pass the first press on."""
+        threading.Thread(target=self._pass_on, name="hermes_nb stop button", daemon=True).start()
+        self._previous = signal.signal(signal.SIGINT, self)
+
+    def remove(self) -> None:
+        """Give the signal back, unless somebody else has taken it meanwhile: the kernel does at the end of a cell."""
+        self._over = True
+        if signal.getsignal(signal.SIGINT) is self:
+            signal.signal(signal.SIGINT, self._previous)
+        self._queue.put(False)
+
+    def _pass_on(self) -> None:
+        if self._queue.get():
+            self._run.interrupt(source="kernel")
+
+
+@contextmanager
+def stop_button(run: Interruptible, task: asyncio.Task[Any] | None = None) -> Iterator[StopButton]:
+    """Let the Stop button interrupt `run` while the body waits for it.
+
+    The first press calls `run.interrupt(source="kernel")`. The second gives up: it raises `KeyboardInterrupt` in a
+    body that blocks, or cancels `task`. Off the main thread, where Python delivers no signals, the body just runs.
+
+    Args:
+        run: The turn that is waited for.
+        task: The task that awaits it; None for a body that blocks.
+
+    Yields:
+        The button, which counts its presses.
+    """
+    button = StopButton(run, task)
+    guarded = threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) is not None
+    if not guarded:
+        yield button
+        return
+    button.install()
+    try:
+        yield button
+    finally:
+        button.remove()
