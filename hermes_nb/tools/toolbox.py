@@ -88,6 +88,11 @@ class Toolbox:
         """The tool that a model means by this name: exactly that one, or the only one that is spelled like it."""
         return self.tools.get(name) or self.tools.get(closest(name, self.tools))
 
+    def all_free(self, calls: Iterable[ToolCall]) -> bool:
+        """Whether every one of these calls is of a tool that is marked free."""
+        found = [self.find(call.name) for call in calls]
+        return bool(found) and all(tool is not None and tool.options.free for tool in found)
+
     async def run(
         self,
         calls: Sequence[ToolCall],
