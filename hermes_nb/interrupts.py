@@ -65,7 +65,8 @@ class StopButton:
     def remove(self) -> None:
         """Give the signal back, unless somebody else has taken it meanwhile: the kernel does at the end of a cell."""
         self._over = True
-        if signal.getsignal(signal.SIGINT) is self:
+        current: object = signal.getsignal(signal.SIGINT)
+        if current is self:
             signal.signal(signal.SIGINT, self._previous)
         self._queue.put(False)
 
