@@ -1,1 +1,9 @@
-"""From spans and events to pandas frames, files and pictures."""
+"""How turns went: frames, trees, pictures and files, of our own turns and of other tools' traces.
+
+pandas and pyarrow are loaded with the first frame, matplotlib with the first picture.
+"""
+
+from hermes_nb.traces.drawing import span_tree
+from hermes_nb.traces.frames import Trace
+
+__all__ = ["Trace", "span_tree"]

@@ -1,0 +1,77 @@
+"""The frames `events`, `budget` and `metrics`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hermes_nb.telemetry import semconv as sc
+from hermes_nb.traces import forest
+from hermes_nb.traces.analysis import take
+from hermes_nb.traces.builders.calls import read
+from hermes_nb.traces.jsons import loads_mapping
+from hermes_nb.traces.values import as_int, as_word
+
+if TYPE_CHECKING:
+    from hermes_nb.traces.analysis import Analysis
+    from hermes_nb.traces.builders.calls import Fields
+    from hermes_nb.traces.forest import Rows
+
+_PREFIX = "hermes.budget."
+STEER = "hermes.steer.applied"
+"""The event of a steer that was delivered."""
+
+BUDGET: Fields = {
+    "seq": ((sc.HERMES_BUDGET_SEQUENCE,), as_int),
+    "delta": ((sc.HERMES_BUDGET_DELTA,), as_int),
+    "limit": ((sc.HERMES_BUDGET_LIMIT,), as_int),
+    "used": ((sc.HERMES_BUDGET_USED,), as_int),
+    "remaining": ((sc.HERMES_BUDGET_REMAINING,), as_int),
+    "reason": ((sc.HERMES_BUDGET_REASON,), as_word),
+    "actor": ((sc.HERMES_BUDGET_ACTOR,), as_word),
+}
+
+
+def events(analysis: Analysis) -> dict[str, Any]:
+    """Events of spans and log records, by time."""
+    return _located(analysis, analysis.tables.events)
+
+
+def budget(analysis: Analysis) -> dict[str, Any]:
+    """Changes of iteration budgets, by time."""
+    found = analysis.tables.events
+    found = found.filter(pc.fill_null(pc.starts_with(found["name"], _PREFIX), False))
+    columns = _located(analysis, found)
+    columns |= read(list(map(loads_mapping, columns["attributes_json"].to_pylist())), BUDGET)
+    return columns | {"action": pc.utf8_slice_codeunits(columns["name"], len(_PREFIX))}
+
+
+def metrics(analysis: Analysis) -> dict[str, Any]:
+    """Data points."""
+    table = analysis.tables.metrics
+    return {name: table[name] for name in table.column_names}
+
+
+def marked(analysis: Analysis, name: str) -> Rows:
+    """The rows of the spans that have an event of this name, once for each event."""
+    table = analysis.tables.events
+    rows = _spans_of(analysis, table.filter(pc.fill_null(pc.equal(table["name"], name), False)))
+    return rows[rows >= 0]
+
+
+def _spans_of(analysis: Analysis, table: pa.Table) -> Rows:
+    return forest.find(table["trace_id"], table["span_id"], analysis.spans["trace_id"], analysis.spans["span_id"])
+
+
+def _located(analysis: Analysis, table: pa.Table) -> dict[str, Any]:
+    """The events by time, with the keys of their spans; those of a log record that names no span stay missing."""
+    time = pc.fill_null(table["time"].cast(pa.int64()), 0).to_numpy()
+    table = table.take(pa.array(np.argsort(time, kind="stable"))).combine_chunks()
+    rows = _spans_of(analysis, table)
+    columns = {name: table[name] for name in table.column_names}
+    columns |= {name: take(getattr(analysis, name), rows) for name in ("turn_id", "conversation_id", "iteration")}
+    columns["run_id"] = pc.coalesce(columns["run_id"].combine_chunks(), analysis.column("run_id", rows))
+    return columns

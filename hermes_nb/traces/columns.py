@@ -1,0 +1,91 @@
+"""Columns in Arrow: building them from Python values, canonical categories, and the way to pandas."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hermes_nb.traces.jsons import clean
+from hermes_nb.traces.schema import FRAMES, arrow_schema
+from hermes_nb.traces.values import as_int
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import pandas as pd
+
+TEXT: Final = pa.large_string()
+TIME: Final = pa.timestamp("ns", "UTC")
+DURATION: Final = pa.duration("ns")
+
+
+def array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    """An array of Python values; text that UTF-8 cannot hold and numbers beyond 64 bits do not stop it."""
+    try:
+        return pa.array(values, kind)
+    except (UnicodeEncodeError, OverflowError, pa.ArrowException):
+        if kind == TEXT:
+            return pa.array([None if value is None else clean(str(value)) for value in values], kind)
+        return pa.array([None if value is None else as_int(value) for value in values], pa.int64()).cast(kind)
+
+
+def conform(name: str, columns: Mapping[str, Any], rows: int) -> pa.Table:
+    """An Arrow table with exactly the columns of a frame.
+
+    Args:
+        name: A key of `FRAMES`.
+        columns: Arrow arrays or Python lists by column name; a column that is left out is all missing.
+        rows: Number of rows.
+    """
+    schema = arrow_schema(name)
+    arrays = []
+    for column, field in zip(FRAMES[name].columns, schema, strict=True):
+        values = columns.get(column.name)
+        if values is None:
+            values = pa.nulls(rows, TEXT if column.kind == "category" else field.type)
+        if column.kind == "category":
+            values = categorical(values, column.values)
+        arrays.append(_cast(values, field.type))
+    return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def categorical(values: Any, first: Sequence[str] = ()) -> pa.DictionaryArray:
+    """A dictionary array whose categories are `first`, then all others that occur, sorted."""
+    encoded = _whole(values)
+    if not pa.types.is_dictionary(encoded.type):
+        encoded = _cast(encoded, TEXT).dictionary_encode()
+    old = encoded.dictionary.cast(TEXT)
+    used = pc.unique(encoded.indices).drop_null()
+    met = set(old.take(used).to_pylist()) - {None}
+    categories = pa.array([*first, *sorted(met - set(first))], TEXT)
+    moved = pc.index_in(old, categories)
+    return pa.DictionaryArray.from_arrays(moved.take(encoded.indices), categories)
+
+
+def _whole(values: Any) -> pa.Array:
+    """One array of a chunked one or a list."""
+    if isinstance(values, pa.ChunkedArray):
+        return values.unify_dictionaries().combine_chunks()
+    return values if isinstance(values, pa.Array) else array(values, TEXT)
+
+
+def _cast(values: Any, kind: pa.DataType) -> Any:
+    if isinstance(values, pa.Array | pa.ChunkedArray):
+        return values if values.type == kind else values.cast(kind)
+    return array(values, kind)
+
+
+def to_pandas(table: pa.Table) -> pd.DataFrame:
+    """The table as a pandas frame with the dtypes of the schema."""
+    import numpy as np  # noqa: PLC0415  loaded with pandas
+    import pandas as pd  # noqa: PLC0415  Arrow alone is enough for `table()`
+
+    mapped = {
+        TEXT: pd.StringDtype("pyarrow", na_value=np.nan),
+        pa.int64(): pd.Int64Dtype(),
+        pa.float64(): pd.Float64Dtype(),
+        pa.bool_(): pd.BooleanDtype(),
+    }
+    return table.to_pandas(types_mapper=mapped.get)

@@ -1,0 +1,44 @@
+"""JSON text of attributes: strict, fast, and never a reason to lose a span."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from pydantic_core import PydanticSerializationError, from_json, to_json
+
+
+def dumps(value: Any) -> str:
+    """Strict JSON of anything: NaN and infinities as words, bytes in base64, unknown objects as their text."""
+    try:
+        return to_json(value, inf_nan_mode="strings", bytes_mode="base64", fallback=str).decode()
+    except (PydanticSerializationError, ValueError):
+        return clean(json.dumps(value, ensure_ascii=False, default=str))
+
+
+def loads(text: str | bytes) -> Any:
+    """The value of JSON text.
+
+    Raises:
+        ValueError: It is not JSON.
+    """
+    try:
+        return from_json(text)
+    except ValueError:
+        return json.loads(text)
+
+
+def loads_mapping(text: str | None) -> dict[str, Any]:
+    """The object that JSON text holds; an empty one where it holds something else."""
+    if not text:
+        return {}
+    try:
+        value = loads(text)
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def clean(text: str) -> str:
+    """Text that UTF-8 can hold: lone surrogates become question marks."""
+    return text.encode("utf-8", "replace").decode("utf-8")

@@ -1,0 +1,91 @@
+"""The neutral rows that every source of traces is read into: spans, events, links, message parts, data points."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class SpanRow(NamedTuple):
+    """One span; times in nanoseconds since the epoch, `end_time` None while it runs."""
+
+    trace_id: str
+    span_id: str
+    parent_span_id: str | None
+    name: str
+    kind: str
+    start_time: int | None
+    end_time: int | None
+    status: str
+    status_message: str | None
+    attributes: Mapping[str, Any]
+    run_id: str | None = None
+    service_name: str | None = None
+    scope_name: str | None = None
+    n_events: int = 0
+    n_links: int = 0
+    dropped_attributes: int = 0
+    dropped_events: int = 0
+
+
+class EventRow(NamedTuple):
+    """One event of a span (`source` "span") or log record ("log")."""
+
+    trace_id: str | None
+    span_id: str | None
+    source: str
+    seq: int
+    time: int | None
+    name: str | None
+    attributes: Mapping[str, Any]
+    severity: str | None = None
+    body: str | None = None
+    run_id: str | None = None
+
+
+class LinkRow(NamedTuple):
+    """One link from a span to another."""
+
+    trace_id: str
+    span_id: str
+    linked_trace_id: str
+    linked_span_id: str
+    attributes: Mapping[str, Any]
+
+
+class MessageRow(NamedTuple):
+    """One part of a message, from sources that keep messages apart from spans."""
+
+    turn_id: str
+    message_index: int
+    part_index: int
+    role: str
+    part_type: str
+    content: str
+    iteration: int | None = None
+    tool_call_id: str | None = None
+    tool_name: str | None = None
+    direction: str = "input"
+    origin: str | None = None
+    first_span_id: str | None = None
+    tokens: int | None = None
+
+
+class MetricRow(NamedTuple):
+    """One data point of a metric."""
+
+    name: str
+    unit: str | None
+    kind: str
+    start_time: int | None
+    time: int | None
+    value: float | None
+    count: int | None
+    sum: float | None
+    attributes: Mapping[str, Any]
+    bucket_counts_json: str | None = None
+    explicit_bounds_json: str | None = None
+    run_id: str | None = None
+    service_name: str | None = None

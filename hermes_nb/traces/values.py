@@ -1,0 +1,69 @@
+"""Tolerant reading of attribute values: other tools write numbers as text, and text as anything."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hermes_nb.traces.jsons import clean, dumps
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+_INT64 = 2**63
+_SECOND = 1_000_000_000
+
+
+def pick(attributes: Sequence[Mapping[str, Any]], keys: Sequence[str], read: Callable[[Any], Any]) -> list[Any]:
+    """For each mapping, the value of the first of `keys` that it has, as `read` understands it."""
+    found: list[Any] = [each.get(keys[0]) for each in attributes]
+    missing = [i for i, value in enumerate(found) if value is None]
+    for key in keys[1:]:
+        for i in missing:
+            found[i] = attributes[i].get(key)
+        missing = [i for i in missing if found[i] is None]
+    return [None if value is None else read(value) for value in found]
+
+
+def as_int(value: Any) -> int | None:
+    """A whole number of 64 bits, also from text; None for anything else."""
+    if type(value) is not int:
+        try:
+            value = int(value)
+        except (TypeError, ValueError, OverflowError):
+            return None
+    return value if -_INT64 <= value < _INT64 else None
+
+
+def as_float(value: Any) -> float | None:
+    """A number, also from text; None for anything else."""
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+
+
+def as_nanoseconds(value: Any) -> int | None:
+    """Seconds, as whole nanoseconds; None for anything but a number of 64 bits."""
+    seconds = as_float(value)
+    if seconds is None or not -_INT64 < seconds * _SECOND < _INT64:
+        return None
+    return round(seconds * _SECOND)
+
+
+def as_bool(value: Any) -> bool | None:
+    """A truth value, also the words true and false; None for anything else."""
+    return value if isinstance(value, bool) else {"true": True, "false": False}.get(str(value).lower())
+
+
+def as_text(value: Any) -> str | None:
+    """Text that UTF-8 can hold; anything but text is written as JSON; None for empty text."""
+    if not isinstance(value, str):
+        return dumps(value)
+    return value if value.isascii() else clean(value)
+
+
+def as_word(value: Any) -> str | None:
+    """Like `as_text`, but the first of a list, and None where there is nothing."""
+    if isinstance(value, list | tuple):
+        value = value[0] if value else None
+    return as_text(value) or None if value is not None else None
