@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from hermes_nb.vocabulary.failures import ConfigurationError
@@ -87,6 +87,23 @@ class Ceiling:
         if self.cost_usd is not None and self.price is None:
             msg = "a ceiling of cost_usd needs price=, a function (provider, model, usage) -> dollars"
             raise ConfigurationError(msg)
+
+    def left(self, tokens: int, seconds: float, cost_usd: float) -> Ceiling:
+        """What a sub-agent may still use, after so many tokens, seconds and dollars; never less than a little."""
+        return replace(
+            self,
+            tokens=None if self.tokens is None else max(1, self.tokens - tokens),
+            seconds=None if self.seconds is None else max(1e-3, self.seconds - seconds),
+            cost_usd=None if self.cost_usd is None else max(1e-9, self.cost_usd - cost_usd),
+        )
+
+    def within(self, other: Ceiling) -> Ceiling:
+        """The lower of two ceilings, bound by bound."""
+        lower = {
+            name: min((value for value in (getattr(self, name), getattr(other, name)) if value is not None), default=None)
+            for name in ("tokens", "seconds", "cost_usd")
+        }
+        return Ceiling(price=self.price or other.price, **lower)
 
     def reached(self, *, tokens: int, cost_usd: float) -> str:
         """Which ceiling has been reached, in words; empty for none."""

@@ -212,7 +212,7 @@ def _unexpected(error: Exception, provider: Provider) -> Failure:
 
 
 async def _decide(state: TurnState, connection: Connection, failure: Failure, tally: Tally) -> Step:
-    """What follows from the failure; other credentials are tried here, since only they can say whether there are any."""
+    """What follows from the failure; other credentials are tried here, for only they know whether there are any."""
     retry, fallback_left = state.request.policies.retry, state.chain.left > 0
     tally.failures += 1
     step = next_step(failure, tally, retry, fallback_left=fallback_left)
@@ -252,6 +252,7 @@ async def _pause(state: TurnState, step: Step, failure: Failure, tally: Tally) -
         case Step.UNSTREAM:
             tally.stream = False
     state.counts.retries += 1
+    state.doing = "backoff"
     retry = events.Retry(tally.attempts, failure.reason.value, wait, failure.retry_after, source)  # type: ignore[arg-type]  # one of the literals above
     with state.recorder.scope(retry):
         began = anyio.current_time()
@@ -262,6 +263,7 @@ async def _pause(state: TurnState, step: Step, failure: Failure, tally: Tally) -
         finally:
             retry.outcome = retry.outcome or "interrupted"
             retry.waited = anyio.current_time() - began
+    state.doing = "api_call"
     return wait
 
 
@@ -286,7 +288,7 @@ def _blocked(state: TurnState) -> Failure | None:
     guard, provider = state.request.policies.guard, state.chain.provider
     if guard is None:
         return None
-    seconds = state.guarded("guard", lambda: guard.blocked_for(provider.identity))
+    seconds = state.guarded("guard", lambda: guard.blocked_for(provider.identity, alternatives=state.chain.left > 0))
     if not seconds:
         return None
     return Failure(

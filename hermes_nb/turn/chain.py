@@ -5,10 +5,15 @@ from __future__ import annotations
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Self
 
+import anyio
+
 if TYPE_CHECKING:
     from types import TracebackType
 
     from hermes_nb.providers.base import Connection, Provider
+
+CLOSING = 2.0
+"""Seconds for the closing of all connections, also after an interrupt."""
 
 
 class Chain:
@@ -53,4 +58,5 @@ class Chain:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        await self._stack.__aexit__(kind, error, traceback)
+        with anyio.move_on_after(CLOSING, shield=True):
+            await self._stack.__aexit__(kind, error, traceback)

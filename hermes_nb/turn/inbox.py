@@ -41,7 +41,7 @@ class Steer:
     reason: str = ""
 
 
-class Interrupted(Exception):
+class Interrupted(BaseException):
     """Raised inside a turn where an interrupt took effect; never leaves it."""
 
     def __init__(self, source: Source) -> None:
@@ -170,6 +170,10 @@ class Inbox:
                     scope.cancel()
             try:
                 yield
+            except anyio.get_cancelled_exc_class():
+                if scope.cancel_called:
+                    raise
+                raise Interrupted(self._source or "parent") from None
             finally:
                 with self._lock:
                     self._scope = None

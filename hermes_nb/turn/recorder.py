@@ -53,6 +53,12 @@ class Recorder:
         self._lock = threading.RLock()
         self._seq = self._scopes = 0
 
+    def child(self, turn_id: str) -> Recorder:
+        """A recorder for a sub-agent's turn: the same sinks, numbers of its own."""
+        recorder = Recorder(turn_id, self.conversation_id, (), self._redact)
+        recorder._sinks, recorder._lock = self._sinks, self._lock
+        return recorder
+
     def tell(self, what: Point) -> None:
         """Publish something that happens at one moment."""
         scope, iteration = _current.get()

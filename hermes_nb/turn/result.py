@@ -11,6 +11,7 @@ from hermes_nb.vocabulary.failures import TurnFailed
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from hermes_nb.traces import Trace
     from hermes_nb.vocabulary.budget import BudgetView
     from hermes_nb.vocabulary.failures import Failure
     from hermes_nb.vocabulary.messages import Message, Usage
@@ -88,7 +89,7 @@ class TurnResult:
         turn_id: Identifies the turn, in frames and on spans.
         conversation_id: Identifies the conversation.
         seconds: Wall-clock time.
-        trace: The turn's trace, for frames and pictures.
+        observation: How the turn was traced; see `trace`.
         error: The bug that ended the turn as `internal_error`; raised again by `Run.result()`.
     """
 
@@ -115,8 +116,14 @@ class TurnResult:
     model: str = ""
     provider: str = ""
     seconds: float = 0.0
-    trace: Any = field(default=None, repr=False, compare=False)
+    observation: Any = field(default=None, repr=False, compare=False)
     error: BaseException | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def trace(self) -> Trace:
+        """The turn's trace, for frames and pictures; loaded on first use."""
+        trace: Trace = self.observation.trace
+        return trace
 
     @property
     def completed(self) -> bool:

@@ -101,7 +101,9 @@ class TurnState:
     output_cap: int | None = None
     answered_by: tuple[str, str] = ("", "")
     text: str = ""
-    landing: str = ""
+    doing: events.During = "between_iterations"
+    landing: ExitReason = ExitReason.BUDGET_EXHAUSTED
+    landing_detail: str = ""
     in_grace: bool = False
     ending: Ending | None = None
     started: float = field(default_factory=time.monotonic)
@@ -123,7 +125,7 @@ class TurnState:
         )
         self.system = with_identity(self.system, self.chain.provider)
         self.recorder.tell(events.SystemPrompt(self.system))
-        self._tell_budget("grant", 0, self.budget.view())
+        self.tell_budget("grant", self.budget.view())
         self.add(Message("user", request.prompt))
 
     def add(self, message: Message) -> None:
@@ -161,12 +163,6 @@ class TurnState:
 
     # ------------------------------------------------------------------------------------- the budget
 
-    def consume(self) -> BudgetView | None:
-        """Take one iteration from the budget."""
-        if view := self.budget.charge():
-            self._tell_budget("consume", -1, view)
-        return view
-
     def refund(self, reason: events.RefundReason) -> bool:
         """Give the iteration under way back, if the policy allows; a span of its own."""
         if not self.request.policies.refund.allows(reason, self.counts.refunds):
@@ -176,33 +172,38 @@ class TurnState:
             after = self.budget.restore() or before
             refund.used_after, refund.remaining_after = after.used, after.remaining
         self.counts.refunds += 1
-        actor = "loop" if reason == "free_tool" else "compressor"
-        self.recorder.tell(
-            events.BudgetChanged(
-                "refund", 1, after.limit, after.used, after.remaining, after.sequence, reason, actor
-            )  # fmt: skip
-        )
+        actor: events.Actor = "loop" if reason == "free_tool" else "compressor"
+        self.tell_budget("refund", after, delta=1, reason=reason, actor=actor)
         return True
 
-    def _tell_budget(self, action: events.BudgetAction, delta: int, view: BudgetView) -> None:
-        self.recorder.tell(
-            events.BudgetChanged(action, delta, view.limit, view.used, view.remaining, view.sequence)
-        )  # fmt: skip
-
-    def tell_budget(self, action: events.BudgetAction) -> None:
-        """Tell of something that does not change the numbers: the grace call, the end of the budget."""
-        self._tell_budget(action, 0, self.budget.view())
+    def tell_budget(
+        self,
+        action: events.BudgetAction,
+        view: BudgetView,
+        *,
+        delta: int = 0,
+        reason: str = "",
+        actor: events.Actor = "loop",
+    ) -> None:
+        """Tell of the budget, with its numbers as they are after the change."""
+        numbers = (view.limit, view.used, view.remaining, view.sequence)
+        self.recorder.tell(events.BudgetChanged(action, delta, *numbers, reason, actor))
 
     # ------------------------------------------------------------------------------------- accounts
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the turn began."""
+        return time.monotonic() - self.started
 
     def account(self, reply: Reply, provider: str, model: str) -> float | None:
         """Add a reply's tokens and price to the turn's; returns the price in dollars, if it is known."""
         self.answered_by = (provider, reply.model or model)
-        if reply.usage is None:
+        if (usage := reply.usage) is None:
             return None
-        self.add_usage(reply.usage, provider, model)
+        self.add_usage(usage, provider, model)
         price = self.request.policies.ceiling.price
-        cost = self.guarded("price", lambda: price(provider, model, reply.usage)) if price is not None else None
+        cost = self.guarded("price", lambda: price(provider, model, usage)) if price is not None else None
         if cost is not None:
             self.cost_usd = (self.cost_usd or 0.0) + cost
         return cost
@@ -278,7 +279,7 @@ class TurnState:
             model=self.answered_by[1],
             turn_id=self.request.turn_id,
             conversation_id=self.request.conversation_id,
-            seconds=time.monotonic() - self.started,
+            seconds=self.elapsed,
         )
 
 

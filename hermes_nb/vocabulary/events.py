@@ -264,6 +264,7 @@ Scoped: TypeAlias = Turn | Iteration | Chat | Attempt | Retry | Fallback | Compr
 # ---------------------------------------------------------------------------------------------- points
 
 
+Actor = Literal["loop", "compressor", "subagent", "user"]
 BudgetAction = Literal["grant", "consume", "refund", "grace_granted", "grace_used", "exhausted"]
 
 
@@ -279,7 +280,7 @@ class BudgetChanged:
     remaining: int
     sequence: int
     reason: str = ""
-    actor: Literal["loop", "compressor", "subagent", "user"] = "loop"
+    actor: Actor = "loop"
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,6 +307,7 @@ class SystemPrompt:
 
     kind: ClassVar[str] = "system"
     text: str
+    identity: str = ""
 
 
 DeltaPart = Literal["text", "reasoning", "call"]
@@ -331,6 +333,9 @@ class Steered:
     reason: str = ""
 
 
+During = Literal["", "api_call", "tool_call", "backoff", "compression", "paused", "between_iterations"]
+
+
 @dataclass(frozen=True, slots=True)
 class Interrupt:
     """An interrupt was asked for, or took effect."""
@@ -338,7 +343,7 @@ class Interrupt:
     kind: ClassVar[str] = "interrupt"
     source: str
     status: Literal["requested", "observed"]
-    during: Literal["", "api_call", "tool_call", "backoff", "compression", "paused", "between_iterations"] = ""
+    during: During = ""
     latency: float | None = None
 
 

@@ -1,0 +1,299 @@
+"""The agent: frozen configuration, and the ways to run a turn with it."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from hermes_nb.delegation import AgentTool
+from hermes_nb.policies.compression import Compression
+from hermes_nb.policies.guard import RateGuard
+from hermes_nb.policies.guardrails import Guardrails
+from hermes_nb.policies.limits import Ceiling, Grace, Refund
+from hermes_nb.policies.retry import Retry
+from hermes_nb.providers.registry import resolve
+from hermes_nb.run import Run
+from hermes_nb.session import Session
+from hermes_nb.tools.toolbox import Toolbox
+from hermes_nb.turn.request import Policies, TurnRequest
+from hermes_nb.vocabulary.budget import IterationBudget
+from hermes_nb.vocabulary.events import Delta, Event, Sink
+from hermes_nb.vocabulary.failures import ConfigurationError, RunInProgress
+from hermes_nb.vocabulary.messages import Message
+
+if TYPE_CHECKING:
+    from hermes_nb.turn.result import TurnResult
+    from hermes_nb.providers.base import Provider
+    from hermes_nb.tools.definition import Tool
+    from hermes_nb.vocabulary.messages import Content
+
+Models: TypeAlias = "str | Provider | Sequence[str | Provider]"
+History: TypeAlias = Iterable[Message | Mapping[str, Any]]
+
+
+@dataclass(frozen=True, init=False)
+class Agent:
+    """Who answers, with which tools, within which bounds. Frozen: make variants with `with_()`.
+
+    An agent holds no conversation and may run any number of turns at the same time; a *session* runs one.
+
+    Args:
+        models: A model string (`"openai:gpt-4.1-mini"`), a provider, or a list of them: the chain of fallbacks.
+        tools: Functions, `@tool` functions, other agents' `as_tool()`.
+        instructions: What the model is told before everything else.
+        name: Of the agent, on spans and in the panel.
+        budget: Iterations of a turn; or an `IterationBudget`, which is then used itself and may be shared.
+        retry: Attempts and waits.
+        compression: When and how the history is made smaller; None for never.
+        grace: The one more call when the budget is gone.
+        refund: Which iterations are given back.
+        ceiling: Bounds on tokens, seconds and money; None for none.
+        guard: Remembers rate limits; None to forget them.
+        guardrails: What happens when the model goes round in circles.
+        checkpoints: Saves the files of a directory before a tool changes them.
+        faults: Injected failures; see `hermes_nb.Faults`.
+
+    Raises:
+        ConfigurationError: Something cannot work; said at once.
+        ToolDefinitionError: A function cannot be a tool.
+    """
+
+    models: tuple[Provider, ...]
+    toolbox: Toolbox
+    instructions: str
+    name: str
+    budget: int | IterationBudget
+    policies: Policies
+    checkpoints: Any = field(default=None, repr=False)
+    faults: Any = None
+
+    def __init__(  # noqa: PLR0913  one argument for each decision, all but one by keyword
+        self,
+        models: Models,
+        *,
+        tools: Iterable[Tool | Callable[..., Any]] = (),
+        instructions: str = "",
+        name: str = "agent",
+        budget: int | IterationBudget = 90,
+        retry: Retry | None = None,
+        compression: Compression | None = Compression(),  # noqa: B008  frozen, and shown in the signature
+        grace: Grace | None = Grace(),  # noqa: B008
+        refund: Refund | None = None,
+        ceiling: Ceiling | None = None,
+        guard: RateGuard | None = RateGuard(),  # noqa: B008
+        guardrails: Guardrails | None = None,
+        checkpoints: Any = None,
+        faults: Any = None,
+    ) -> None:
+        if not isinstance(budget, IterationBudget):
+            IterationBudget(budget)  # says at once what is wrong with it
+        policies = Policies(
+            retry=retry or Retry(),
+            compression=compression or Compression(enabled=False),
+            grace=grace or Grace(enabled=False),
+            refund=refund or Refund(),
+            ceiling=ceiling or Ceiling(),
+            guard=guard,
+            guardrails=guardrails or Guardrails(),
+        )
+        given = {
+            "models": _chain(models),
+            "toolbox": Toolbox(tools),
+            "instructions": instructions,
+            "name": name,
+            "budget": budget,
+            "policies": policies,
+            "checkpoints": checkpoints,
+            "faults": faults,
+        }
+        for key, value in given.items():
+            object.__setattr__(self, key, value)
+
+    # ------------------------------------------------------------------------------------- variants
+
+    def with_(self, **changes: Any) -> Agent:
+        """A copy with some arguments changed; the names are those of the constructor.
+
+        Raises:
+            ConfigurationError: There is no such argument, or its value cannot work.
+        """
+        now: dict[str, Any] = {
+            "models": self.models,
+            "tools": tuple(self.toolbox.tools.values()),
+            "instructions": self.instructions,
+            "name": self.name,
+            "budget": self.budget,
+            "checkpoints": self.checkpoints,
+            "faults": self.faults,
+            **{key: getattr(self.policies, key) for key in Policies.__dataclass_fields__},
+        }
+        if unknown := changes.keys() - now.keys():
+            msg = f"an agent has no {', '.join(sorted(unknown))}; there are: {', '.join(sorted(now))}"
+            raise ConfigurationError(msg)
+        return Agent(**(now | changes))
+
+    def as_tool(self, *, budget: int = 50, name: str | None = None, description: str = "") -> Tool:
+        """This agent as a tool of another one: a sub-agent, under the same trace, with a share of the budget.
+
+        Args:
+            budget: Iterations of the sub-agent's turn; they are drawn from its parent's budget too.
+            name: The tool's name; the agent's if left out.
+            description: What the model is told of it; the agent's instructions if left out.
+        """
+        return AgentTool(self, budget, name or self.name, description)
+
+    # ------------------------------------------------------------------------------------- turns
+
+    def start(
+        self,
+        prompt: Content,
+        *,
+        history: History = (),
+        session: Session | bool | None = None,
+        sinks: Iterable[Sink] = (),
+        tracer_provider: Any = None,
+        metadata: Mapping[str, Any] | None = None,
+        paused: bool = False,
+    ) -> Run:
+        """Start a turn in a thread of its own.
+
+        Args:
+            prompt: The user's message: text, or content parts.
+            history: The conversation before it, as messages or as dictionaries in the OpenAI form.
+            session: A durable conversation; None keeps this one in the default logbook, False keeps nothing.
+            sinks: Functions of one event, told of everything that happens.
+            tracer_provider: An OpenTelemetry provider of yours that gets the spans too.
+            metadata: Labels of yours; they go to the trace.
+            paused: The turn waits before its first iteration, for `run.step()` or `run.resume()`.
+
+        Raises:
+            ConfigurationError: An argument cannot work.
+            RunInProgress: The session is busy with another turn.
+        """
+        request = self._request(prompt, history, metadata)
+        place = Session.of(session)
+        if place is not None:
+            request = place.open_turn(request)
+        budget = self.budget if isinstance(self.budget, IterationBudget) else IterationBudget(self.budget)
+        run = Run(self, request, budget, session=place, sinks=sinks, tracer_provider=tracer_provider, paused=paused)
+        run._start()  # noqa: SLF001  a run is started by its agent only
+        return run
+
+    def run(
+        self,
+        prompt: Content,
+        *,
+        history: History = (),
+        session: Session | bool | None = None,
+        sinks: Iterable[Sink] = (),
+        tracer_provider: Any = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> TurnResult:
+        """Run a turn to its end; as `start(...)`, then `result()`."""
+        return self.start(
+            prompt,
+            history=history,
+            session=session,
+            sinks=sinks,
+            tracer_provider=tracer_provider,
+            metadata=metadata,
+        ).result()
+
+    def follow(self, run: Run, prompt: Content, *, paused: bool = False) -> Run:
+        """The next turn of a run's conversation; see `Run.reply`.
+
+        Raises:
+            RunInProgress: The run is not over yet.
+        """
+        if not run.done:
+            msg = f"turn {run.turn_id} is still running; wait for its result(), or steer() it"
+            raise RunInProgress(msg)
+        result = run.result()
+        session = run._session  # noqa: SLF001  the run's other half
+        if session is not None:
+            return self.start(prompt, session=session, paused=paused)
+        return self.start(prompt, history=carried_over(result), session=False, paused=paused)
+
+    def run_conversation(
+        self,
+        user_message: Content,
+        system_message: str | None = None,
+        conversation_history: History | None = None,
+        task_id: str | None = None,
+        stream_callback: Callable[[str], None] | None = None,
+    ) -> dict[str, Any]:
+        """The entry point that the Hermes documents name, with their dictionary as the result.
+
+        Args:
+            user_message: The user's message.
+            system_message: Instructions for this turn instead of the agent's own.
+            conversation_history: The conversation so far; it is not changed.
+            task_id: A label of the caller's, kept in the trace.
+            stream_callback: Called with each piece of the answer's text.
+        """
+        agent = self if system_message is None else self.with_(instructions=system_message)
+        sinks = () if stream_callback is None else (_streaming(stream_callback),)
+        metadata = {} if task_id is None else {"task_id": task_id}
+        result = agent.run(
+            user_message, history=conversation_history or (), session=False, sinks=sinks, metadata=metadata
+        )
+        return result.as_dict()
+
+    def _request(self, prompt: Content, history: History, metadata: Mapping[str, Any] | None) -> TurnRequest:
+        messages, system = _coerced(history)
+        return TurnRequest(
+            prompt=_checked(prompt),
+            history=messages,
+            chain=self.models,
+            toolbox=self.toolbox,
+            instructions="\n\n".join(part for part in (self.instructions, system) if part),
+            agent=self.name,
+            policies=self.policies,
+            turn_id=str(uuid.uuid4()),
+            conversation_id=str(uuid.uuid4()),
+            metadata=dict(metadata or {}),
+        )
+
+
+def carried_over(result: TurnResult) -> tuple[Message, ...]:
+    """The messages of a turn as the history of the next one: a failed turn's open question is left out."""
+    messages = result.messages
+    if result.exit_reason.failed and messages and messages[-1].role == "user":
+        return messages[:-1]
+    return messages
+
+
+def _chain(models: Models) -> tuple[Provider, ...]:
+    given = [models] if isinstance(models, str) or not isinstance(models, Sequence) else list(models)
+    if not given:
+        msg = "an agent needs at least one model, for example Agent('openai:gpt-4.1-mini') or Agent(Local())"
+        raise ConfigurationError(msg)
+    return tuple(resolve(model) for model in given)
+
+
+def _checked(prompt: Content) -> Content:
+    if not prompt or (isinstance(prompt, str) and not prompt.strip()):
+        msg = "a turn needs a prompt that is not blank"
+        raise ConfigurationError(msg)
+    return prompt if isinstance(prompt, str) else tuple(prompt)
+
+
+def _coerced(history: History) -> tuple[tuple[Message, ...], str]:
+    """The history as messages, and the text of system messages in it."""
+    try:
+        rows = [row if isinstance(row, Message) else Message.from_dict(row) for row in history]
+    except (ValueError, TypeError, AttributeError) as error:
+        msg = f"the history cannot be used: {error}"
+        raise ConfigurationError(msg) from error
+    system = "\n\n".join(row.text for row in rows if row.role == "system")
+    return tuple(row for row in rows if row.role != "system"), system
+
+
+def _streaming(callback: Callable[[str], None]) -> Sink:
+    def sink(event: Event) -> None:
+        if isinstance(event.what, Delta) and event.what.part == "text":
+            callback(event.what.text)
+
+    return sink

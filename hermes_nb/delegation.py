@@ -1,0 +1,118 @@
+"""Sub-agents: an agent as a tool of another, under the same trace, with a share of its budget."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from hermes_nb.tools.context import ToolFailed
+from hermes_nb.tools.definition import ToolOptions
+from hermes_nb.turn.inbox import Inbox
+from hermes_nb.turn.loop import run_turn
+from hermes_nb.turn.request import TurnRequest
+from hermes_nb.vocabulary.messages import ToolSpec
+
+if TYPE_CHECKING:
+    from hermes_nb.turn.state import TurnState
+    from collections.abc import Mapping
+
+    from hermes_nb.agent import Agent
+    from hermes_nb.tools.context import ToolContext
+    from hermes_nb.turn.result import TurnResult
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"task": {"type": "string", "description": "What to do, with all that must be known for it."}},
+    "required": ["task"],
+}
+
+
+@dataclass(frozen=True)
+class AgentTool:
+    """A sub-agent; made by `Agent.as_tool`.
+
+    Its turn has an id, messages and spans of its own, below the call's span. It draws its iterations from the parent's
+    budget, may use what is left of the parent's ceiling, and ends when the parent is interrupted.
+    """
+
+    agent: Agent
+    budget: int
+    name: str
+    description: str = ""
+
+    @property
+    def spec(self) -> ToolSpec:
+        """One parameter: the task."""
+        told = self.description or self.agent.instructions or f"Gives a task to the agent {self.agent.name}."
+        return ToolSpec(self.name, told, SCHEMA)
+
+    @property
+    def options(self) -> ToolOptions:
+        """Sub-agents may run side by side."""
+        return ToolOptions(parallel_safe=True, delegate=self.agent.name, type="extension")
+
+    async def invoke(self, arguments: Mapping[str, Any], context: ToolContext) -> dict[str, Any]:
+        """Run the sub-agent's turn.
+
+        Raises:
+            ToolFailed: The turn failed; the model reads why.
+        """
+        task = str(arguments.get("task") or "").strip()
+        if not task:
+            msg = "the parameter `task` is missing: say what the sub-agent is to do"
+            raise ToolFailed(msg, "invalid_arguments")
+        parent: TurnState = context.turn
+        request = self._request(task, parent)
+        if context.event is not None:
+            context.event.child_turn_id = request.turn_id
+        result = await run_turn(
+            request,
+            budget=context.budget.child(self.budget),
+            inbox=Inbox(),
+            recorder=parent.recorder.child(request.turn_id),
+        )
+        _book(parent, result)
+        if result.failed:
+            words = f"{result.exit_reason}: {result.failure or result.detail}"
+            raise ToolFailed(words, result.exit_reason.value)
+        return _answer(result)
+
+    def _request(self, task: str, parent: TurnState) -> TurnRequest:
+        agent = self.agent
+        used = parent.usage.total_tokens, parent.elapsed, parent.cost_usd or 0.0
+        ceiling = agent.policies.ceiling.within(parent.request.policies.ceiling.left(*used))
+        return TurnRequest(
+            prompt=task,
+            history=(),
+            chain=agent.models,
+            toolbox=agent.toolbox,
+            instructions=agent.instructions,
+            agent=agent.name,
+            policies=replace(agent.policies, ceiling=ceiling),
+            turn_id=str(uuid.uuid4()),
+            conversation_id=parent.request.conversation_id,
+            parent_turn_id=parent.request.turn_id,
+        )
+
+
+def _book(parent: TurnState, result: TurnResult) -> None:
+    """Add the sub-agent's tokens, money and iterations to its parent's accounts."""
+    for model, usage in result.usage_by_model.items():
+        parent.add_usage(usage, *model.split(":", 1))
+    if result.cost_usd is not None:
+        parent.cost_usd = (parent.cost_usd or 0.0) + result.cost_usd
+    if result.budget.used:
+        view = parent.budget.view()
+        parent.tell_budget("consume", view, delta=-result.budget.used, reason=result.turn_id, actor="subagent")
+
+
+def _answer(result: TurnResult) -> dict[str, Any]:
+    """What the parent's model reads."""
+    return {
+        "status": result.exit_reason.value,
+        "summary": result.text,
+        "iterations": result.iterations,
+        "tool_calls": result.tool_calls,
+        "tokens": {"input": result.usage.input_tokens, "output": result.usage.output_tokens},
+    }

@@ -1,0 +1,320 @@
+"""A run: one turn under way in a thread of its own, and the handle to watch, steer and stop it."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from concurrent.futures import Future
+from contextlib import suppress
+from contextvars import copy_context
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+import anyio
+
+from hermes_nb.interrupts import stop_button
+from hermes_nb.turn.inbox import Inbox
+from hermes_nb.turn.loop import run_turn
+from hermes_nb.turn.recorder import Recorder
+from hermes_nb.turn.redaction import redactor
+from hermes_nb.vocabulary import events
+
+if TYPE_CHECKING:
+    from hermes_nb.turn.result import TurnResult
+    from collections.abc import Callable, Generator, Iterable
+
+    from hermes_nb.agent import Agent
+    from hermes_nb.session import Session
+    from hermes_nb.traces import Trace
+    from hermes_nb.turn.inbox import Source, Steer
+    from hermes_nb.turn.request import TurnRequest
+    from hermes_nb.vocabulary.budget import IterationBudget
+    from hermes_nb.vocabulary.events import Event, Sink
+
+
+class Observation(Protocol):
+    """How a run is traced: a sink of its events, and the trace that comes of it."""
+
+    @property
+    def sink(self) -> Sink:
+        """Makes the spans."""
+
+    @property
+    def trace(self) -> Trace:
+        """The trace so far."""
+
+    def flush(self) -> None:
+        """Write what waits; called at the end of the turn."""
+
+
+class Edges(Protocol):
+    """What the layers above give to a run: its trace and its panel. Set by the package's `__init__`."""
+
+    def observe(self, turn_id: str, tracer_provider: Any) -> Observation:
+        """Trace a turn."""
+
+    def show(self, run: Run) -> None:
+        """Show a run in a notebook's cell."""
+
+
+class Memory:
+    """Keeps the events of a run for those who come later; pieces of replies only while they are streaming."""
+
+    def __init__(self) -> None:
+        self._events: list[Event] = []
+        self._sinks: list[Sink] = []
+        self._deltas = False
+        self._lock = threading.Lock()
+
+    def __call__(self, event: Event) -> None:
+        """Keep an event, and pass it on."""
+        with self._lock:
+            if isinstance(event.what, events.Chat) and event.phase == "ended" and self._deltas:
+                self._events = [kept for kept in self._events if not isinstance(kept.what, events.Delta)]
+                self._deltas = False
+            self._deltas = self._deltas or isinstance(event.what, events.Delta)
+            self._events.append(event)
+            sinks = tuple(self._sinks)
+        for sink in sinks:
+            sink(event)
+
+    def subscribe(self, sink: Sink) -> list[Event]:
+        """The events so far; the sink is told of each later one, exactly once."""
+        with self._lock:
+            self._sinks.append(sink)
+            return list(self._events)
+
+    def unsubscribe(self, sink: Sink) -> None:
+        """Tell the sink nothing more."""
+        with self._lock, suppress(ValueError):
+            self._sinks.remove(sink)
+
+
+class Run:
+    """One turn under way; made by `Agent.start`. Every method may be called from any thread.
+
+    Shown in a notebook's cell, it is the live panel. `await run` and `run.result()` give the `TurnResult`.
+
+    Attributes:
+        agent: The agent whose turn it is.
+        request: What the turn is asked to do.
+        budget: The iterations that the turn may spend.
+        turn_id: Identifies the turn.
+        conversation_id: Identifies the conversation.
+    """
+
+    edges: Edges
+
+    def __init__(
+        self,
+        agent: Agent,
+        request: TurnRequest,
+        budget: IterationBudget,
+        *,
+        session: Session | None = None,
+        sinks: Iterable[Sink] = (),
+        tracer_provider: Any = None,
+        paused: bool = False,
+    ) -> None:
+        self.agent = agent
+        self.request = request
+        self.budget = budget
+        self.turn_id = request.turn_id
+        self.conversation_id = request.conversation_id
+        self._session = session
+        self._inbox = Inbox(paused=paused)
+        self._memory = Memory()
+        self._observation = self.edges.observe(request.turn_id, tracer_provider)
+        store = () if session is None else (session.sink(request),)
+        secrets = tuple(secret for provider in request.chain for secret in provider.secrets)
+        self._recorder = Recorder(
+            request.turn_id,
+            request.conversation_id,
+            (self._observation.sink, *store, self._memory, *sinks),
+            redactor(secrets),
+        )
+        self._future: Future[TurnResult] = Future()
+        context = copy_context()
+        self._thread = threading.Thread(
+            target=context.run, args=(self._drive,), name=f"hermes_nb {self.turn_id[:8]}", daemon=True
+        )
+
+    # ------------------------------------------------------------------------------------- watch
+
+    @property
+    def state(self) -> Literal["running", "paused", "done"]:
+        """Where the turn stands; `paused` once it waits at a boundary."""
+        if self.done:
+            return "done"
+        return "paused" if self._inbox.waiting else "running"
+
+    @property
+    def done(self) -> bool:
+        """Whether the turn is over."""
+        return self._future.done()
+
+    @property
+    def trace(self) -> Trace:
+        """The trace so far, also while the turn runs: frames, pictures, files."""
+        return self._observation.trace
+
+    def subscribe(self, sink: Sink) -> list[Event]:
+        """Watch the turn's events from now on.
+
+        Args:
+            sink: Called with each later event, exactly once, from the turn's threads; must be quick.
+
+        Returns:
+            The events so far.
+        """
+        return self._memory.subscribe(sink)
+
+    def unsubscribe(self, sink: Sink) -> None:
+        """Stop watching."""
+        self._memory.unsubscribe(sink)
+
+    # ------------------------------------------------------------------------------------- steer and stop
+
+    def steer(self, text: str) -> Steer:
+        """Tell the model something while it works; read after the next tool results.
+
+        Args:
+            text: What the model is to read.
+
+        Returns:
+            A receipt; its `status` changes from `queued` to `delivered` or `undelivered`.
+
+        Raises:
+            ValueError: The text is blank.
+        """
+        return self._inbox.steer(text, self._tell_steer)
+
+    def interrupt(self, *, when: Literal["now", "boundary"] = "now", source: Source = "user") -> bool:
+        """End the turn; its messages so far are kept and stay valid.
+
+        Args:
+            when: `now` stops whatever runs; `boundary` lets the iteration under way finish.
+            source: Who asks; part of the exit reason.
+
+        Returns:
+            Whether there was a turn left to interrupt.
+        """
+        asked = self._inbox.interrupt(source, when=when)
+        if asked:
+            self._recorder.tell(events.Interrupt(source, "requested"))
+        return asked
+
+    def pause(self) -> None:
+        """Let the turn wait before its next iteration."""
+        self._inbox.pause()
+
+    def step(self) -> None:
+        """Let a paused turn run one iteration."""
+        self._inbox.step()
+
+    def resume(self) -> None:
+        """Let a paused turn go on."""
+        self._inbox.resume()
+
+    # ------------------------------------------------------------------------------------- wait
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait for the end of the turn, without its result.
+
+        Args:
+            timeout: Seconds; None for as long as it takes.
+
+        Returns:
+            Whether the turn is over.
+        """
+        over = threading.Event()
+        self._future.add_done_callback(lambda _: over.set())
+        return over.wait(timeout)
+
+    def result(self, timeout: float | None = None) -> TurnResult:
+        """Wait for the end of the turn; the notebook's Stop button interrupts it.
+
+        Args:
+            timeout: Seconds; None for as long as it takes.
+
+        Raises:
+            TimeoutError: The turn was not over in time; it goes on.
+            Exception: A bug, ours or in code of yours that the turn called; a failing model is none.
+        """
+        with stop_button(self):
+            result = self._future.result(timeout)
+        if result.error is not None:
+            raise result.error
+        return result
+
+    def __await__(self) -> Generator[Any, None, TurnResult]:
+        """Wait for the end without blocking the event loop; cancelling the wait interrupts the turn."""
+        return self._awaited().__await__()
+
+    async def _awaited(self) -> TurnResult:
+        with stop_button(self, asyncio.current_task()) as button:
+            waiting = asyncio.wrap_future(self._future)
+            try:
+                result = await asyncio.shield(waiting)
+            except asyncio.CancelledError:
+                self.interrupt()
+                if button.presses < 2:  # noqa: PLR2004  the second press gives up the waiting
+                    await waiting
+                raise
+        if result.error is not None:
+            raise result.error
+        return result
+
+    # ------------------------------------------------------------------------------------- go on
+
+    def reply(self, prompt: str, *, paused: bool = False) -> Run:
+        """Go on with the conversation: another turn, which has read everything of this one.
+
+        Args:
+            prompt: The next user message.
+            paused: The turn waits before its first iteration.
+
+        Raises:
+            RunInProgress: This turn is not over yet.
+        """
+        return self.agent.follow(self, prompt, paused=paused)
+
+    # ------------------------------------------------------------------------------------- show
+
+    def __repr__(self) -> str:
+        """The state in one line."""
+        view = self.budget.view()
+        end = f" {self._future.result().exit_reason}" if self.done and not self._future.exception() else ""
+        return f"<Run {self.turn_id[:8]} {self.state}{end}, budget {view.used}/{view.limit}>"
+
+    def _ipython_display_(self) -> None:
+        self.edges.show(self)
+
+    # ------------------------------------------------------------------------------------- the thread
+
+    def _start(self) -> None:
+        self._thread.start()
+
+    def _drive(self) -> None:
+        """The thread's body: the turn in an event loop of its own."""
+        try:
+            result = anyio.run(self._turn)
+        except BaseException as error:  # noqa: BLE001  whoever waits must be told
+            self._close()
+            self._future.set_exception(error)
+        else:
+            self._close()
+            self._future.set_result(result)
+
+    async def _turn(self) -> TurnResult:
+        result = await run_turn(self.request, budget=self.budget, inbox=self._inbox, recorder=self._recorder)
+        return replace(result, observation=self._observation)
+
+    def _close(self) -> None:
+        """Let go of the session before anybody is told of the end, so that the next turn may start at once."""
+        if self._session is not None:
+            self._session.close_turn(self.turn_id)
+        self._observation.flush()
+
+    def _tell_steer(self, note: Steer) -> None:
+        self._recorder.tell(events.Steered(note.id, note.text, note.status, note.reason))
