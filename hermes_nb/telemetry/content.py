@@ -1,0 +1,224 @@
+"""What was said, in the GenAI conventions' form: messages, instructions, tools, arguments and results.
+
+On spans these are JSON strings, because viewers drop anything else. Each output message has a finish reason, because
+some drop all of a span's messages if one lacks it.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from hermes_nb.telemetry import semconv as s
+from hermes_nb.telemetry.tables import FINISH_REASONS
+from hermes_nb.telemetry.values import plain
+from hermes_nb.vocabulary import events
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from hermes_nb.telemetry.store import Kept
+    from hermes_nb.vocabulary.messages import Content as MessageContent
+    from hermes_nb.vocabulary.messages import Message, ToolCall, ToolSpec
+
+Content: TypeAlias = Literal["none", "new", "full"]
+"""`none`; `new`: of a chat's messages only those that the chat before did not have; `full`."""
+
+Redact: TypeAlias = "Callable[[str], str]"
+Attributes = dict[str, Any]
+
+
+def content_attributes(kept: Kept, content: Content, *, redact: Redact = str, openinference: bool = True) -> Attributes:
+    """The attributes of a span that tell what was said; empty for `none`.
+
+    Args:
+        kept: The span and what it stands for.
+        content: How much.
+        redact: Applied to each text before it becomes part of the JSON.
+        openinference: Add the input and output that list views show.
+    """
+    if content == "none":
+        return {}
+    what = kept.what
+    if isinstance(what, events.Chat):
+        return _chat(what, kept.previous if content == "new" else None, content, redact)
+    if isinstance(what, events.Turn):
+        return _turn(what, kept.system, redact, openinference=openinference)
+    if isinstance(what, events.Tool):
+        return _tool(what, redact, openinference=openinference)
+    if isinstance(what, events.Compression) and what.summary:
+        return {s.HERMES_COMPRESSION_SUMMARY: redact(what.summary)}
+    return {}
+
+
+def point_content(what: object, *, redact: Redact = str) -> Attributes:
+    """The attributes of a span event that tell what was said."""
+    return {s.HERMES_STEER_TEXT: redact(what.text)} if isinstance(what, events.Steered) else {}
+
+
+def _chat(chat: events.Chat, previous: events.Chat | None, content: Content, redact: Redact) -> Attributes:
+    system, messages = split_system(chat.messages)
+    out: Attributes = {}
+    offset = 0
+    if previous is not None:
+        old_system, old = split_system(previous.messages)
+        offset = common_length(old, messages)
+        system = "" if old_system == system else system
+    if system:
+        out[s.GEN_AI_SYSTEM_INSTRUCTIONS] = instructions(system, redact)
+    out[s.GEN_AI_INPUT_MESSAGES] = as_json([message(m, redact) for m in messages[offset:]])
+    if content == "new":
+        out[s.HERMES_MESSAGES_OFFSET] = offset
+    if chat.tools and (previous is None or previous.tools != chat.tools):
+        out[s.GEN_AI_TOOL_DEFINITIONS] = as_json([definition(tool) for tool in chat.tools])
+    if chat.reply is not None:
+        reason = chat.reply.finish_reason
+        answer = {**message(chat.reply.message, redact), "finish_reason": FINISH_REASONS.get(reason, reason)}
+        out[s.GEN_AI_OUTPUT_MESSAGES] = as_json([answer])
+    return out
+
+
+def _turn(turn: events.Turn, system: str, redact: Redact, *, openinference: bool) -> Attributes:
+    prompt = parts(turn.prompt, redact)
+    out = {s.GEN_AI_INPUT_MESSAGES: as_json([{"role": "user", "parts": prompt}])}
+    if system:
+        out[s.GEN_AI_SYSTEM_INSTRUCTIONS] = instructions(system, redact)
+    if turn.text:
+        answer = {"role": "assistant", "parts": parts(turn.text, redact), "finish_reason": "stop"}
+        out[s.GEN_AI_OUTPUT_MESSAGES] = as_json([answer])
+    if openinference:
+        shown = "\n".join(part["content"] for part in prompt if part["type"] == "text")
+        out |= {s.INPUT_VALUE: shown, s.INPUT_MIME_TYPE: "text/plain"}
+        if turn.text:
+            out |= {s.OUTPUT_VALUE: redact(turn.text), s.OUTPUT_MIME_TYPE: "text/plain"}
+    return out
+
+
+def _tool(tool: events.Tool, redact: Redact, *, openinference: bool) -> Attributes:
+    called = arguments(tool.arguments, redact)
+    given = called if isinstance(called, str) else as_json(called)
+    out = {s.GEN_AI_TOOL_CALL_ARGUMENTS: given}
+    ended = bool(tool.status)
+    result = redact(tool.result) if isinstance(tool.result, str) else as_json(parts(tool.result, redact))
+    if ended:
+        out[s.GEN_AI_TOOL_CALL_RESULT] = result
+    if openinference:
+        out |= {s.INPUT_VALUE: given, s.INPUT_MIME_TYPE: "application/json"}
+        if ended:
+            kind = "text/plain" if isinstance(tool.result, str) else "application/json"
+            out |= {s.OUTPUT_VALUE: result, s.OUTPUT_MIME_TYPE: kind}
+    return out
+
+
+# ---------------------------------------------------------------------------------------------- messages
+
+
+def split_system(messages: Sequence[Message]) -> tuple[str, Sequence[Message]]:
+    """The system prompt at the head of a request, and the messages behind it."""
+    if messages and messages[0].role == "system":
+        return messages[0].text, messages[1:]
+    return "", messages
+
+
+def common_length(old: Sequence[Message], new: Sequence[Message]) -> int:
+    """How many messages two histories share at their beginning."""
+    for index, (one, other) in enumerate(zip(old, new, strict=False)):
+        if one is not other and one != other:
+            return index
+    return min(len(old), len(new))
+
+
+def message(what: Message, redact: Redact = str) -> dict[str, Any]:
+    """One message."""
+    if what.role == "tool":
+        response = redact(what.content) if isinstance(what.content, str) else parts(what.content, redact)
+        found = [{"type": "tool_call_response", "id": what.tool_call_id or "", "response": response}]
+        return {"role": "tool", "parts": found}
+    thought = [{"type": "reasoning", "content": redact(what.reasoning)}] if what.reasoning else []
+    return {
+        "role": what.role,
+        "parts": [*thought, *parts(what.content, redact), *(_call(c, redact) for c in what.tool_calls)],
+    }
+
+
+def _call(call: ToolCall, redact: Redact) -> dict[str, Any]:
+    return {"type": "tool_call", "id": call.id, "name": call.name, "arguments": arguments(call.arguments, redact)}
+
+
+def arguments(text: str, redact: Redact = str) -> Any:
+    """A call's arguments as data; as the text they are, if they are no JSON object."""
+    try:
+        found = json.loads(text or "{}")
+    except (ValueError, RecursionError):
+        return redact(text)
+    return _redacted(found, redact) if isinstance(found, dict) else redact(text)
+
+
+def _redacted(value: Any, redact: Redact) -> Any:
+    if isinstance(value, str):
+        return redact(value)
+    if isinstance(value, dict):
+        return {key: _field(key, item, redact) for key, item in value.items()}
+    return [_redacted(item, redact) for item in value] if isinstance(value, list) else value
+
+
+def _field(name: str, value: Any, redact: Redact) -> Any:
+    """A field's value; with its name in front of it, so that a redactor sees that it is a password."""
+    if not isinstance(value, str):
+        return _redacted(value, redact)
+    lead = f"{name}="
+    shown = redact(lead + value)
+    return shown.removeprefix(lead) if shown.startswith(lead) else redact(value)
+
+
+def instructions(text: str, redact: Redact = str) -> str:
+    """System instructions, as a JSON string."""
+    return as_json([{"type": "text", "content": redact(text)}])
+
+
+def definition(tool: ToolSpec) -> dict[str, Any]:
+    """A tool as the model is told of it."""
+    return {
+        "type": "function",
+        "name": tool.name,
+        "description": tool.description,
+        "parameters": plain(tool.parameters),
+    }
+
+
+# ---------------------------------------------------------------------------------------------- parts
+
+
+def parts(content: MessageContent, redact: Redact = str) -> list[dict[str, Any]]:
+    """The parts of a message's content."""
+    if isinstance(content, str):
+        return [{"type": "text", "content": redact(content)}] if content else []
+    return [_part(part, redact) for part in content]
+
+
+def _part(part: dict[str, Any], redact: Redact) -> dict[str, Any]:
+    kind = str(part.get("type", ""))
+    if kind == "text":
+        return {"type": "text", "content": redact(str(part.get("text", "")))}
+    if kind == "image_url":
+        link = part.get("image_url")
+        return _link(str(link.get("url", "") if isinstance(link, dict) else link), "image", redact)
+    sound = part.get("input_audio")
+    if kind == "input_audio" and isinstance(sound, dict):
+        mime = f"audio/{sound.get('format', 'wav')}"
+        return {"type": "blob", "modality": "audio", "mime_type": mime, "content": str(sound.get("data", ""))}
+    return {**_redacted(plain(part), redact), "type": kind or "unknown"}
+
+
+def _link(url: str, modality: str, redact: Redact) -> dict[str, Any]:
+    """Data in the URL, or a URL to data elsewhere."""
+    head, comma, data = url.partition(",")
+    if url.startswith("data:") and comma:
+        mime = head.removeprefix("data:").partition(";")[0]
+        return {"type": "blob", "modality": modality, "mime_type": mime or None, "content": data}
+    return {"type": "uri", "modality": modality, "uri": redact(url)}
+
+
+def as_json(value: Any) -> str:
+    """Compact JSON that any reader takes."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)

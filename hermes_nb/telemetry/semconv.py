@@ -1,0 +1,291 @@
+"""Names of attributes, events and metrics; generated from the registry, do not edit."""
+
+# ruff: noqa: S105  names that speak of tokens are no passwords
+
+from __future__ import annotations
+
+from typing import Final
+
+GENAI_RELEASE: Final = "0.1.0"
+
+# attributes
+
+AGENT_NAME: Final = "agent.name"
+ERROR_TYPE: Final = "error.type"
+EXCEPTION_MESSAGE: Final = "exception.message"
+EXCEPTION_TYPE: Final = "exception.type"
+GEN_AI_AGENT_NAME: Final = "gen_ai.agent.name"
+GEN_AI_CONVERSATION_COMPACTED: Final = "gen_ai.conversation.compacted"
+GEN_AI_CONVERSATION_ID: Final = "gen_ai.conversation.id"
+GEN_AI_INPUT_MESSAGES: Final = "gen_ai.input.messages"
+GEN_AI_OPERATION_NAME: Final = "gen_ai.operation.name"
+GEN_AI_OUTPUT_MESSAGES: Final = "gen_ai.output.messages"
+GEN_AI_OUTPUT_TYPE: Final = "gen_ai.output.type"
+GEN_AI_PROVIDER_NAME: Final = "gen_ai.provider.name"
+GEN_AI_REQUEST_CHOICE_COUNT: Final = "gen_ai.request.choice.count"
+GEN_AI_REQUEST_FREQUENCY_PENALTY: Final = "gen_ai.request.frequency_penalty"
+GEN_AI_REQUEST_MAX_TOKENS: Final = "gen_ai.request.max_tokens"
+GEN_AI_REQUEST_MODEL: Final = "gen_ai.request.model"
+GEN_AI_REQUEST_PRESENCE_PENALTY: Final = "gen_ai.request.presence_penalty"
+GEN_AI_REQUEST_REASONING_LEVEL: Final = "gen_ai.request.reasoning.level"
+GEN_AI_REQUEST_SEED: Final = "gen_ai.request.seed"
+GEN_AI_REQUEST_STOP_SEQUENCES: Final = "gen_ai.request.stop_sequences"
+GEN_AI_REQUEST_STREAM: Final = "gen_ai.request.stream"
+GEN_AI_REQUEST_TEMPERATURE: Final = "gen_ai.request.temperature"
+GEN_AI_REQUEST_TOP_K: Final = "gen_ai.request.top_k"
+GEN_AI_REQUEST_TOP_P: Final = "gen_ai.request.top_p"
+GEN_AI_RESPONSE_FINISH_REASONS: Final = "gen_ai.response.finish_reasons"
+GEN_AI_RESPONSE_ID: Final = "gen_ai.response.id"
+GEN_AI_RESPONSE_MODEL: Final = "gen_ai.response.model"
+GEN_AI_RESPONSE_TIME_TO_FIRST_CHUNK: Final = "gen_ai.response.time_to_first_chunk"
+GEN_AI_SYSTEM_INSTRUCTIONS: Final = "gen_ai.system_instructions"
+GEN_AI_TOKEN_MODALITY: Final = "gen_ai.token.modality"
+GEN_AI_TOKEN_TYPE: Final = "gen_ai.token.type"
+GEN_AI_TOOL_CALL_ARGUMENTS: Final = "gen_ai.tool.call.arguments"
+GEN_AI_TOOL_CALL_ID: Final = "gen_ai.tool.call.id"
+GEN_AI_TOOL_CALL_RESULT: Final = "gen_ai.tool.call.result"
+GEN_AI_TOOL_DEFINITIONS: Final = "gen_ai.tool.definitions"
+GEN_AI_TOOL_DESCRIPTION: Final = "gen_ai.tool.description"
+GEN_AI_TOOL_NAME: Final = "gen_ai.tool.name"
+GEN_AI_TOOL_TYPE: Final = "gen_ai.tool.type"
+GEN_AI_TRANSFER_MODE: Final = "gen_ai.transfer.mode"
+GEN_AI_TRANSFER_TARGET_NAME: Final = "gen_ai.transfer.target.name"
+GEN_AI_USAGE_CACHE_CREATION_INPUT_TOKENS: Final = "gen_ai.usage.cache_creation.input_tokens"
+GEN_AI_USAGE_CACHE_READ_INPUT_TOKENS: Final = "gen_ai.usage.cache_read.input_tokens"
+GEN_AI_USAGE_CACHE_WRITE_INPUT_TOKENS: Final = "gen_ai.usage.cache_write.input_tokens"
+GEN_AI_USAGE_INPUT_TOKENS: Final = "gen_ai.usage.input_tokens"
+GEN_AI_USAGE_OUTPUT_TOKENS: Final = "gen_ai.usage.output_tokens"
+GEN_AI_USAGE_REASONING_OUTPUT_TOKENS: Final = "gen_ai.usage.reasoning.output_tokens"
+HERMES_ATTEMPT_BACKOFF: Final = "hermes.attempt.backoff"
+HERMES_ATTEMPT_INJECTED: Final = "hermes.attempt.injected"
+HERMES_ATTEMPT_MAX: Final = "hermes.attempt.max"
+HERMES_ATTEMPT_MODEL: Final = "hermes.attempt.model"
+HERMES_ATTEMPT_NUMBER: Final = "hermes.attempt.number"
+HERMES_ATTEMPT_OUTCOME: Final = "hermes.attempt.outcome"
+HERMES_ATTEMPT_PROVIDER: Final = "hermes.attempt.provider"
+HERMES_ATTEMPT_REASON: Final = "hermes.attempt.reason"
+HERMES_ATTEMPT_RETRY_AFTER: Final = "hermes.attempt.retry_after"
+HERMES_ATTEMPTS: Final = "hermes.attempts"
+HERMES_BUDGET_ACTOR: Final = "hermes.budget.actor"
+HERMES_BUDGET_DELTA: Final = "hermes.budget.delta"
+HERMES_BUDGET_LIMIT: Final = "hermes.budget.limit"
+HERMES_BUDGET_REASON: Final = "hermes.budget.reason"
+HERMES_BUDGET_REMAINING: Final = "hermes.budget.remaining"
+HERMES_BUDGET_SEQUENCE: Final = "hermes.budget.sequence"
+HERMES_BUDGET_USED: Final = "hermes.budget.used"
+HERMES_CHAT_MESSAGE_COUNT: Final = "hermes.chat.message_count"
+HERMES_CHAT_PARAMETERS: Final = "hermes.chat.parameters"
+HERMES_CHAT_PARTIAL: Final = "hermes.chat.partial"
+HERMES_CHAT_PURPOSE: Final = "hermes.chat.purpose"
+HERMES_CHECKPOINT_DIRECTORY: Final = "hermes.checkpoint.directory"
+HERMES_CHECKPOINT_SNAPSHOT: Final = "hermes.checkpoint.snapshot"
+HERMES_COMPRESSION_MESSAGES_AFTER: Final = "hermes.compression.messages.after"
+HERMES_COMPRESSION_MESSAGES_BEFORE: Final = "hermes.compression.messages.before"
+HERMES_COMPRESSION_OUTCOME: Final = "hermes.compression.outcome"
+HERMES_COMPRESSION_REFUNDED: Final = "hermes.compression.refunded"
+HERMES_COMPRESSION_STRATEGY: Final = "hermes.compression.strategy"
+HERMES_COMPRESSION_SUMMARY: Final = "hermes.compression.summary"
+HERMES_COMPRESSION_TOKENS_AFTER: Final = "hermes.compression.tokens.after"
+HERMES_COMPRESSION_TOKENS_BEFORE: Final = "hermes.compression.tokens.before"
+HERMES_COMPRESSION_TRIGGER: Final = "hermes.compression.trigger"
+HERMES_COST_USD: Final = "hermes.cost_usd"
+HERMES_DEGRADED_DETAIL: Final = "hermes.degraded.detail"
+HERMES_DEGRADED_PART: Final = "hermes.degraded.part"
+HERMES_FALLBACK_CHAIN_LEFT: Final = "hermes.fallback.chain_left"
+HERMES_FALLBACK_FROM_MODEL: Final = "hermes.fallback.from.model"
+HERMES_FALLBACK_FROM_PROVIDER: Final = "hermes.fallback.from.provider"
+HERMES_FALLBACK_INDEX: Final = "hermes.fallback.index"
+HERMES_FALLBACK_OUTCOME: Final = "hermes.fallback.outcome"
+HERMES_FALLBACK_REASON: Final = "hermes.fallback.reason"
+HERMES_FALLBACK_TO_MODEL: Final = "hermes.fallback.to.model"
+HERMES_FALLBACK_TO_PROVIDER: Final = "hermes.fallback.to.provider"
+HERMES_INTERRUPT_DURING: Final = "hermes.interrupt.during"
+HERMES_INTERRUPT_LATENCY: Final = "hermes.interrupt.latency"
+HERMES_INTERRUPT_SOURCE: Final = "hermes.interrupt.source"
+HERMES_ITERATION_GRACE: Final = "hermes.iteration.grace"
+HERMES_ITERATION_NUMBER: Final = "hermes.iteration.number"
+HERMES_ITERATION_OUTCOME: Final = "hermes.iteration.outcome"
+HERMES_LINK_TYPE: Final = "hermes.link.type"
+HERMES_MAX_ITERATIONS: Final = "hermes.max_iterations"
+HERMES_MESSAGES_OFFSET: Final = "hermes.messages.offset"
+HERMES_METADATA: Final = "hermes.metadata"
+HERMES_PARENT_TURN_ID: Final = "hermes.parent_turn.id"
+HERMES_PREVIOUS_TURN_ID: Final = "hermes.previous_turn.id"
+HERMES_REFUND_REASON: Final = "hermes.refund.reason"
+HERMES_REFUND_REMAINING_AFTER: Final = "hermes.refund.remaining.after"
+HERMES_REFUND_REMAINING_BEFORE: Final = "hermes.refund.remaining.before"
+HERMES_REFUND_USED_AFTER: Final = "hermes.refund.used.after"
+HERMES_REFUND_USED_BEFORE: Final = "hermes.refund.used.before"
+HERMES_RETRY_MAX: Final = "hermes.retry.max"
+HERMES_RETRY_NUMBER: Final = "hermes.retry.number"
+HERMES_RETRY_OUTCOME: Final = "hermes.retry.outcome"
+HERMES_RETRY_REASON: Final = "hermes.retry.reason"
+HERMES_RETRY_RETRY_AFTER: Final = "hermes.retry.retry_after"
+HERMES_RETRY_SOURCE: Final = "hermes.retry.source"
+HERMES_RETRY_WAIT: Final = "hermes.retry.wait"
+HERMES_RETRY_WAITED: Final = "hermes.retry.waited"
+HERMES_RUN_ID: Final = "hermes.run.id"
+HERMES_SEMCONV_GENAI: Final = "hermes.semconv.genai"
+HERMES_SETTING: Final = "hermes.setting"
+HERMES_SPAN_TYPE: Final = "hermes.span.type"
+HERMES_STEER_CHARS: Final = "hermes.steer.chars"
+HERMES_STEER_COUNT: Final = "hermes.steer.count"
+HERMES_STEER_ID: Final = "hermes.steer.id"
+HERMES_STEER_REASON: Final = "hermes.steer.reason"
+HERMES_STEER_TEXT: Final = "hermes.steer.text"
+HERMES_TOOL_CANCELLED: Final = "hermes.tool.cancelled"
+HERMES_TOOL_CHILD_TURN_ID: Final = "hermes.tool.child_turn.id"
+HERMES_TOOL_INDEX: Final = "hermes.tool.index"
+HERMES_TOOL_PARALLEL: Final = "hermes.tool.parallel"
+HERMES_TOOL_RESULT_CHARS: Final = "hermes.tool.result_chars"
+HERMES_TOOL_STATUS: Final = "hermes.tool.status"
+HERMES_TOOL_TRUNCATED: Final = "hermes.tool.truncated"
+HERMES_TURN_API_ATTEMPTS: Final = "hermes.turn.api_attempts"
+HERMES_TURN_API_CALLS: Final = "hermes.turn.api_calls"
+HERMES_TURN_COMPLETED: Final = "hermes.turn.completed"
+HERMES_TURN_COMPRESSIONS: Final = "hermes.turn.compressions"
+HERMES_TURN_COST_USD: Final = "hermes.turn.cost_usd"
+HERMES_TURN_DETAIL: Final = "hermes.turn.detail"
+HERMES_TURN_EXIT_REASON: Final = "hermes.turn.exit_reason"
+HERMES_TURN_FAILED: Final = "hermes.turn.failed"
+HERMES_TURN_FALLBACKS: Final = "hermes.turn.fallbacks"
+HERMES_TURN_GRACES: Final = "hermes.turn.graces"
+HERMES_TURN_ID: Final = "hermes.turn.id"
+HERMES_TURN_INTERRUPTED: Final = "hermes.turn.interrupted"
+HERMES_TURN_ITERATIONS: Final = "hermes.turn.iterations"
+HERMES_TURN_NUMBER: Final = "hermes.turn.number"
+HERMES_TURN_PROVIDER: Final = "hermes.turn.provider"
+HERMES_TURN_REFUNDS: Final = "hermes.turn.refunds"
+HERMES_TURN_REPLAY_OF: Final = "hermes.turn.replay_of"
+HERMES_TURN_RETRIES: Final = "hermes.turn.retries"
+HERMES_TURN_STEERS: Final = "hermes.turn.steers"
+HERMES_TURN_TOOL_CALLS: Final = "hermes.turn.tool_calls"
+HERMES_TURN_USAGE_CACHE_READ_INPUT_TOKENS: Final = "hermes.turn.usage.cache_read.input_tokens"
+HERMES_TURN_USAGE_CACHE_WRITE_INPUT_TOKENS: Final = "hermes.turn.usage.cache_write.input_tokens"
+HERMES_TURN_USAGE_INPUT_TOKENS: Final = "hermes.turn.usage.input_tokens"
+HERMES_TURN_USAGE_OUTPUT_TOKENS: Final = "hermes.turn.usage.output_tokens"
+HERMES_TURN_USAGE_REASONING_OUTPUT_TOKENS: Final = "hermes.turn.usage.reasoning.output_tokens"
+HTTP_REQUEST_METHOD: Final = "http.request.method"
+HTTP_REQUEST_RESEND_COUNT: Final = "http.request.resend_count"
+HTTP_RESPONSE_STATUS_CODE: Final = "http.response.status_code"
+INPUT_MIME_TYPE: Final = "input.mime_type"
+INPUT_VALUE: Final = "input.value"
+LLM_COST_TOTAL: Final = "llm.cost.total"
+LLM_TOKEN_COUNT_COMPLETION_DETAILS_REASONING: Final = "llm.token_count.completion_details.reasoning"
+LLM_TOKEN_COUNT_PROMPT_DETAILS_CACHE_WRITE: Final = "llm.token_count.prompt_details.cache_write"
+OPENINFERENCE_PROJECT_NAME: Final = "openinference.project.name"
+OPENINFERENCE_SPAN_KIND: Final = "openinference.span.kind"
+OPERATION_COST: Final = "operation.cost"
+OUTPUT_MIME_TYPE: Final = "output.mime_type"
+OUTPUT_VALUE: Final = "output.value"
+SERVER_ADDRESS: Final = "server.address"
+SERVER_PORT: Final = "server.port"
+SERVICE_NAME: Final = "service.name"
+SERVICE_VERSION: Final = "service.version"
+SESSION_ID: Final = "session.id"
+USER_ID: Final = "user.id"
+
+CONTENT: Final = frozenset(
+    {
+        GEN_AI_INPUT_MESSAGES,
+        GEN_AI_OUTPUT_MESSAGES,
+        GEN_AI_SYSTEM_INSTRUCTIONS,
+        GEN_AI_TOOL_CALL_ARGUMENTS,
+        GEN_AI_TOOL_CALL_RESULT,
+        GEN_AI_TOOL_DEFINITIONS,
+        HERMES_COMPRESSION_SUMMARY,
+        HERMES_STEER_TEXT,
+        INPUT_MIME_TYPE,
+        INPUT_VALUE,
+        OUTPUT_MIME_TYPE,
+        OUTPUT_VALUE,
+    }
+)
+"""Written only when content is captured."""
+
+FREE_TEXT: Final = frozenset(
+    {
+        EXCEPTION_MESSAGE,
+        GEN_AI_TOOL_DESCRIPTION,
+        HERMES_CHAT_PARAMETERS,
+        HERMES_CHECKPOINT_DIRECTORY,
+        HERMES_DEGRADED_DETAIL,
+        HERMES_METADATA,
+        HERMES_SETTING,
+        HERMES_STEER_REASON,
+        HERMES_TURN_DETAIL,
+    }
+)
+"""Searched for keys before it is written."""
+
+VIEWER: Final = frozenset(
+    {
+        AGENT_NAME,
+        INPUT_MIME_TYPE,
+        INPUT_VALUE,
+        LLM_COST_TOTAL,
+        LLM_TOKEN_COUNT_COMPLETION_DETAILS_REASONING,
+        LLM_TOKEN_COUNT_PROMPT_DETAILS_CACHE_WRITE,
+        OPENINFERENCE_PROJECT_NAME,
+        OPENINFERENCE_SPAN_KIND,
+        OPERATION_COST,
+        OUTPUT_MIME_TYPE,
+        OUTPUT_VALUE,
+        SESSION_ID,
+        USER_ID,
+    }
+)
+"""Written for viewers; left out with `openinference=False`."""
+
+# events
+
+EVENT_EXCEPTION: Final = "exception"
+EVENT_HERMES_BUDGET_CONSUME: Final = "hermes.budget.consume"
+EVENT_HERMES_BUDGET_EXHAUSTED: Final = "hermes.budget.exhausted"
+EVENT_HERMES_BUDGET_GRACE_GRANTED: Final = "hermes.budget.grace_granted"
+EVENT_HERMES_BUDGET_GRACE_USED: Final = "hermes.budget.grace_used"
+EVENT_HERMES_BUDGET_GRANT: Final = "hermes.budget.grant"
+EVENT_HERMES_BUDGET_REFUND: Final = "hermes.budget.refund"
+EVENT_HERMES_CHECKPOINT: Final = "hermes.checkpoint"
+EVENT_HERMES_DEGRADED: Final = "hermes.degraded"
+EVENT_HERMES_GUARD_DEGRADED: Final = "hermes.guard.degraded"
+EVENT_HERMES_INTERRUPT_OBSERVED: Final = "hermes.interrupt.observed"
+EVENT_HERMES_INTERRUPT_REQUESTED: Final = "hermes.interrupt.requested"
+EVENT_HERMES_PAUSED: Final = "hermes.paused"
+EVENT_HERMES_RESUMED: Final = "hermes.resumed"
+EVENT_HERMES_STEER_APPLIED: Final = "hermes.steer.applied"
+EVENT_HERMES_STEER_QUEUED: Final = "hermes.steer.queued"
+EVENT_HERMES_STEER_UNDELIVERED: Final = "hermes.steer.undelivered"
+
+# metrics
+
+METRIC_GEN_AI_CLIENT_INFERENCE_DURATION: Final = "gen_ai.client.inference.duration"
+METRIC_GEN_AI_CLIENT_INFERENCE_TIME_TO_FIRST_CHUNK: Final = "gen_ai.client.inference.time_to_first_chunk"
+METRIC_GEN_AI_CLIENT_INFERENCE_USAGE_CACHE_READ_INPUT_TOKENS: Final = (
+    "gen_ai.client.inference.usage.cache_read.input_tokens"
+)
+METRIC_GEN_AI_CLIENT_INFERENCE_USAGE_CACHE_WRITE_INPUT_TOKENS: Final = (
+    "gen_ai.client.inference.usage.cache_write.input_tokens"
+)
+METRIC_GEN_AI_CLIENT_INFERENCE_USAGE_INPUT_TOKENS: Final = "gen_ai.client.inference.usage.input_tokens"
+METRIC_GEN_AI_CLIENT_INFERENCE_USAGE_OUTPUT_TOKENS: Final = "gen_ai.client.inference.usage.output_tokens"
+METRIC_GEN_AI_CLIENT_INFERENCE_USAGE_REASONING_OUTPUT_TOKENS: Final = (
+    "gen_ai.client.inference.usage.reasoning.output_tokens"
+)
+METRIC_GEN_AI_CLIENT_OPERATION_DURATION: Final = "gen_ai.client.operation.duration"
+METRIC_GEN_AI_CLIENT_TOKEN_USAGE: Final = "gen_ai.client.token.usage"
+METRIC_GEN_AI_EXECUTE_TOOL_DURATION: Final = "gen_ai.execute_tool.duration"
+METRIC_GEN_AI_INVOKE_AGENT_DURATION: Final = "gen_ai.invoke_agent.duration"
+METRIC_GEN_AI_INVOKE_AGENT_INFERENCE_CALLS: Final = "gen_ai.invoke_agent.inference_calls"
+METRIC_GEN_AI_INVOKE_AGENT_TOOL_CALLS: Final = "gen_ai.invoke_agent.tool_calls"
+METRIC_HERMES_API_ATTEMPTS: Final = "hermes.api.attempts"
+METRIC_HERMES_API_BACKOFF: Final = "hermes.api.backoff"
+METRIC_HERMES_BUDGET_REFUNDS: Final = "hermes.budget.refunds"
+METRIC_HERMES_BUDGET_REMAINING: Final = "hermes.budget.remaining"
+METRIC_HERMES_COMPRESSION_TOKENS_SAVED: Final = "hermes.compression.tokens_saved"
+METRIC_HERMES_COMPRESSIONS: Final = "hermes.compressions"
+METRIC_HERMES_FALLBACKS: Final = "hermes.fallbacks"
+METRIC_HERMES_GRACE_CALLS: Final = "hermes.grace_calls"
+METRIC_HERMES_INTERRUPTS: Final = "hermes.interrupts"
+METRIC_HERMES_ITERATIONS: Final = "hermes.iterations"
+METRIC_HERMES_TURNS: Final = "hermes.turns"

@@ -1,0 +1,264 @@
+"""The span sink: writes a turn's events as OpenTelemetry spans.
+
+The context manager that the sink returns for a scope makes its span the current one in the very task or thread that
+does the work, so that spans which the user opens there get the right parent.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from opentelemetry import context as otel
+from opentelemetry.trace import Link, SpanKind, StatusCode, set_span_in_context
+
+from hermes_nb.telemetry import mapping, semconv
+from hermes_nb.telemetry.content import content_attributes, point_content
+from hermes_nb.telemetry.hub import HERE, HUB, IDS, Here, here
+from hermes_nb.telemetry.redaction import safe_attributes
+from hermes_nb.telemetry.store import LiveStore
+from hermes_nb.vocabulary import events
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
+    from contextvars import Token
+
+    from opentelemetry.context import Context
+    from opentelemetry.trace import Span, SpanContext, Tracer
+
+    from hermes_nb.telemetry.content import Content
+    from hermes_nb.telemetry.mapping import Mark
+    from hermes_nb.telemetry.store import Kept
+    from hermes_nb.vocabulary.events import Event, Scoped
+
+_KINDS: Final = {"internal": SpanKind.INTERNAL, "client": SpanKind.CLIENT}
+
+
+class _Open:
+    """An open scope: its span, and the context manager that makes the span current and ends it."""
+
+    __slots__ = ("_token", "context", "end_time", "kept", "parent", "span", "what")
+
+    def __init__(self, span: Span, context: Context, parent: int, what: Scoped, kept: Kept | None) -> None:
+        self.span = span
+        self.context = context
+        self.parent = parent
+        self.what = what
+        self.kept = kept
+        self.end_time: int | None = None
+        self._token: Token[Context] | None = None
+
+    def __enter__(self) -> Span:
+        self._token = otel.attach(self.context)
+        return self.span
+
+    def __exit__(self, *_: object) -> None:
+        if self._token is not None:
+            otel.detach(self._token)
+            self._token = None
+        self.end()
+
+    def end(self) -> None:
+        """End the span, once."""
+        if self.span.is_recording():
+            self.span.end(self.end_time)
+
+
+class SpanSink:
+    """A sink that writes the spans of one turn.
+
+    Args:
+        tracer: Makes the spans.
+        store: Keeps them; a new one if left out.
+        content: Whether what was said goes onto the spans themselves. Captures add it for themselves, from the store.
+        openinference: Whether what viewers of OpenInference read goes onto the spans themselves.
+        redact: Applied to every text that people or models wrote.
+    """
+
+    def __init__(
+        self,
+        tracer: Tracer,
+        *,
+        store: LiveStore | None = None,
+        content: Content = "none",
+        openinference: bool = True,
+        redact: Callable[[str], str] | None = None,
+    ) -> None:
+        self.store = LiveStore() if store is None else store
+        self._tracer = tracer
+        self._content = content
+        self._openinference = openinference
+        self._redact = redact
+        self._open: dict[int, _Open] = {}
+        self._contexts: dict[int, SpanContext] = {}
+        self._chats: dict[str, events.Chat] = {}
+        self._root: _Open | None = None
+        self._waiting: list[tuple[Event, Mark]] = []
+
+    def __call__(self, event: Event) -> AbstractContextManager[object] | None:
+        """Take one event; for a scope that starts, returns what makes its span current."""
+        if event.phase == "started":
+            return self._start(event)
+        if event.phase == "ended":
+            self._end(event)
+        elif isinstance(event.what, events.SystemPrompt):
+            self._keep_system(event.what.text)
+        elif (mark := mapping.mark(event.what)) is not None:
+            self._mark(event, mark)
+        return None
+
+    def delegating(self, agent: str) -> SpanContext | None:
+        """The open tool span that handed work to this agent; None if there is none."""
+        spans = (o.span for o in self._open.values() if isinstance(o.what, events.Tool) and o.what.delegate == agent)
+        span = next(spans, None)
+        return None if span is None else span.get_span_context()
+
+    # ------------------------------------------------------------------------------------------ scopes
+
+    def _start(self, event: Event) -> _Open:
+        what: Any = event.what
+        around = self._around(event)
+        with IDS.following(event.turn_id, event.scope):
+            span = self._tracer.start_span(
+                mapping.span_name(what),
+                around,
+                kind=_KINDS[mapping.span_kind(what)],
+                attributes=self._safe(mapping.start_attributes(event, openinference=self._openinference)),
+                links=self._links(event),
+                start_time=event.at,
+                record_exception=False,
+                set_status_on_exception=False,
+            )
+        context = otel.set_value(HERE, Here(self.store, event.turn_id, event.scope), set_span_in_context(span, around))
+        number = span.get_span_context()
+        opened = _Open(span, context, event.parent, what, self.store.get(number.span_id))
+        self._open[event.scope] = opened
+        self._contexts[event.scope] = number
+        self._began(event, opened)
+        return opened
+
+    def _began(self, event: Event, opened: _Open) -> None:
+        """Keep what the span stands for, and write down what was waiting for it."""
+        what = opened.what
+        if opened.kept is not None:
+            opened.kept.what = what
+        if isinstance(what, events.Chat):
+            if opened.kept is not None:
+                opened.kept.previous = self._chats.get(what.purpose)
+            self._chats[what.purpose] = what
+        elif isinstance(what, events.Turn):
+            self._root = opened
+            HUB.sinks[event.turn_id] = self
+            HUB.remember(event.turn_id, opened.span.get_span_context())
+        if self._waiting and isinstance(what, events.Turn | events.Iteration):
+            self._write_waiting(event.scope)
+
+    def _around(self, event: Event) -> Context:
+        """The context that a span starts in: the current one, unless it was lost on the way into a thread."""
+        current = otel.get_current()
+        if isinstance(event.what, events.Turn):
+            return otel.set_value(HERE, Here(self.store, event.turn_id, 0), current)
+        place = here(current)
+        if place is not None and place.turn_id == event.turn_id and place.scope == event.parent:
+            return current
+        parent = self._open.get(event.parent) or self._root
+        return current if parent is None else parent.context
+
+    def _links(self, event: Event) -> list[Link]:
+        what: Any = event.what
+        found = []
+        for link in mapping.links(what):
+            target = HUB.root(link.turn_id) if link.turn_id else self._contexts.get(link.scope)
+            attributes: dict[str, Any] = {semconv.HERMES_LINK_TYPE: link.type}
+            if link.turn_id:
+                attributes[semconv.HERMES_TURN_ID] = link.turn_id
+            found.append((target, attributes))
+        if isinstance(what, events.Turn) and what.parent_turn_id:
+            found.append((_delegated_by(what), {semconv.HERMES_LINK_TYPE: "delegated_by"}))
+        return [Link(target, attributes) for target, attributes in found if target is not None]
+
+    def _end(self, event: Event) -> None:
+        opened = self._open.pop(event.scope, None)
+        if opened is None or not opened.span.is_recording():
+            return
+        what: Any = event.what
+        opened.end_time = event.at
+        if opened.kept is not None:
+            opened.kept.what = what
+        attributes = mapping.end_attributes(event, openinference=self._openinference)
+        if self._content != "none" and opened.kept is not None:
+            attributes |= content_attributes(opened.kept, self._content, openinference=self._openinference)
+        opened.span.set_attributes(self._safe(attributes))
+        if mapping.failed(event):
+            self._fail(opened.span, what, event.at)
+        if isinstance(what, events.Turn):
+            self._finish()
+
+    def _fail(self, span: Span, what: Scoped, at: int) -> None:
+        if (exception := mapping.exception(what)) is not None:
+            span.add_event(semconv.EVENT_EXCEPTION, self._safe(exception), timestamp=at)
+        words = self._safe({semconv.EXCEPTION_MESSAGE: mapping.description(what)})
+        span.set_status(StatusCode.ERROR, words[semconv.EXCEPTION_MESSAGE] or None)
+
+    def _finish(self) -> None:
+        """The turn is over: nothing waits any longer, and no span stays open."""
+        self._write_waiting(0)
+        for left in self._open.values():
+            left.end()
+        self._open.clear()
+
+    # ------------------------------------------------------------------------------------------ span events
+
+    def _mark(self, event: Event, mark: Mark) -> None:
+        place = self._place(mark, event.scope)
+        if place is None:
+            self._waiting.append((event, mark))
+        else:
+            self._write(place, event, mark)
+
+    def _place(self, mark: Mark, scope: int) -> _Open | None:
+        """The span that an event goes on; None if that has yet to start."""
+        if mark.place != "turn":
+            found = self._open.get(scope)
+            while found is not None and not isinstance(found.what, events.Iteration):
+                found = self._open.get(found.parent)
+            if found is not None or mark.place == "next_iteration":
+                return found
+        return self._root
+
+    def _write_waiting(self, scope: int) -> None:
+        """Write the events that waited for this scope; for 0 all of them, on the turn."""
+        waiting, self._waiting = self._waiting, []
+        for event, mark in waiting:
+            place = self._place(mark, scope) or (self._root if scope == 0 else None)
+            if place is None:
+                self._waiting.append((event, mark))
+            else:
+                self._write(place, event, mark)
+
+    def _write(self, place: _Open, event: Event, mark: Mark) -> None:
+        if not place.span.is_recording():
+            return
+        attributes = mark.attributes
+        if isinstance(event.what, events.Steered):
+            if place.kept is not None:
+                place.kept.points[event.at] = event.what
+            if self._content != "none":
+                attributes = attributes | point_content(event.what)
+        place.span.add_event(mark.name, self._safe(attributes), timestamp=event.at)
+
+    def _keep_system(self, text: str) -> None:
+        if self._root is not None and self._root.kept is not None:
+            self._root.kept.system = text
+
+    def _safe(self, attributes: dict[str, Any]) -> dict[str, Any]:
+        return safe_attributes(attributes, self._redact)
+
+
+def _delegated_by(turn: events.Turn) -> SpanContext | None:
+    """The tool span that started a sub-agent whose context was lost on the way; None if it is the parent anyway."""
+    place = here()
+    if place is not None and place.turn_id == turn.parent_turn_id:
+        return None
+    sink = HUB.sinks.get(turn.parent_turn_id)
+    return None if sink is None else sink.delegating(turn.agent) or HUB.root(turn.parent_turn_id)
