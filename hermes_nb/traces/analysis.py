@@ -15,14 +15,10 @@ from hermes_nb.traces.jsons import loads_mapping
 from hermes_nb.traces.names import SPAN_TYPES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from numpy.typing import NDArray
 
+    from hermes_nb.traces.forest import Rows
     from hermes_nb.traces.table import Tables
-
-    Rows = NDArray[np.int64]
-    Field = tuple[Sequence[str], Callable[[Any], Any]]
 
 
 class Analysis:
@@ -52,7 +48,8 @@ class Analysis:
     def types(self) -> NDArray[np.int8]:
         """The type of each span, as its place in `SPAN_TYPES`."""
         places = pc.index_in(self._column("own_type"), pa.array(SPAN_TYPES, TEXT))
-        return pc.fill_null(places, SPAN_TYPES.index("other")).to_numpy(zero_copy_only=False).astype(np.int8)
+        codes: Rows = pc.fill_null(places, SPAN_TYPES.index("other")).to_numpy(zero_copy_only=False)
+        return codes.astype(np.int8)
 
     def are(self, *types: str) -> NDArray[np.bool_]:
         """Which spans are of some types."""
@@ -127,10 +124,12 @@ class Analysis:
     @cached_property
     def ended(self) -> NDArray[np.bool_]:
         """Whether each span has ended."""
-        return self._column("end_time").is_valid().to_numpy(zero_copy_only=False)
+        ended: NDArray[np.bool_] = self._column("end_time").is_valid().to_numpy(zero_copy_only=False)
+        return ended
 
     def _nanoseconds(self, name: str) -> Rows:
-        return pc.fill_null(self._column(name).cast(pa.int64()), 0).to_numpy(zero_copy_only=False)
+        times: Rows = pc.fill_null(self._column(name).cast(pa.int64()), 0).to_numpy(zero_copy_only=False)
+        return times
 
     # ------------------------------------------------------------------------------------------ columns of some rows
 

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from hermes_nb.traces.catalogue import FRAMES
 from hermes_nb.traces.jsons import clean
-from hermes_nb.traces.schema import FRAMES, arrow_schema
+from hermes_nb.traces.schema import arrow_schema
 from hermes_nb.traces.values import as_int
 
 if TYPE_CHECKING:
@@ -88,4 +89,5 @@ def to_pandas(table: pa.Table) -> pd.DataFrame:
         pa.float64(): pd.Float64Dtype(),
         pa.bool_(): pd.BooleanDtype(),
     }
-    return table.to_pandas(types_mapper=mapped.get)
+    frame: pd.DataFrame = table.to_pandas(types_mapper=mapped.get)
+    return frame

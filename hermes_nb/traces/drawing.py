@@ -30,7 +30,7 @@ def forest(spans: Iterable[SpanRow]) -> list[Node]:
 
     A span whose parent is missing, or that is its own ancestor, stands at the top.
     """
-    nodes = [Node(span, names.span_type(span.attributes, span.name)) for span in spans]
+    nodes = [Node(span, names.span_type(span.attributes)) for span in spans]
     nodes.sort(key=lambda node: node.span.start_time or 0)
     found = {(node.span.trace_id, node.span.span_id): node for node in reversed(nodes)}
     parents = [found.get((node.span.trace_id, node.span.parent_span_id or "")) for node in nodes]

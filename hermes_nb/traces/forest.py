@@ -5,7 +5,7 @@ Hostile input is welcome: absent parents make a span a root, and a span that is 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -14,19 +14,21 @@ import pyarrow.compute as pc
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    Rows = NDArray[np.int64]
+    Rows: TypeAlias = NDArray[np.int64]
     """Row numbers; -1 for none."""
-    Column = pa.ChunkedArray
 
 
 def codes(values: pa.Array | pa.ChunkedArray) -> Rows:
     """A number for each distinct value; -1 for a missing one."""
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks()
-    return pc.fill_null(values.dictionary_encode().indices, -1).to_numpy(zero_copy_only=False).astype(np.int64)
+    found: Rows = pc.fill_null(values.dictionary_encode().indices, -1).to_numpy(zero_copy_only=False)
+    return found.astype(np.int64)
 
 
-def find(trace_id: Column, span_id: Column, in_traces: Column, in_spans: Column) -> Rows:
+def find(
+    trace_id: pa.ChunkedArray, span_id: pa.ChunkedArray, in_traces: pa.ChunkedArray, in_spans: pa.ChunkedArray
+) -> Rows:
     """For each pair of ids the first row of the table with the same two ids; -1 where there is none."""
     wanted, rows = len(span_id), len(in_spans)
     traces, spans = codes(_joined(trace_id, in_traces)), codes(_joined(span_id, in_spans))
@@ -39,11 +41,11 @@ def find(trace_id: Column, span_id: Column, in_traces: Column, in_spans: Column)
     return np.where((spans[:wanted] >= 0) & (keys[places] == both[:wanted]), first[places], -1)
 
 
-def _joined(first: Column, second: Column) -> pa.ChunkedArray:
+def _joined(first: pa.ChunkedArray, second: pa.ChunkedArray) -> pa.ChunkedArray:
     return pa.chunked_array([*first.chunks, *second.chunks], second.type)
 
 
-def find_parents(trace_id: Column, span_id: Column, parent_span_id: Column) -> Rows:
+def find_parents(trace_id: pa.ChunkedArray, span_id: pa.ChunkedArray, parent_span_id: pa.ChunkedArray) -> Rows:
     """The row of each span's parent: the first span with that id in the same trace."""
     parents = find(trace_id, parent_span_id, trace_id, span_id)
     parents[parents == np.arange(len(parents))] = -1

@@ -32,14 +32,14 @@ class _Frames:
         """A frame as an Arrow table, for polars, DuckDB and others.
 
         Args:
-            name: The name of a frame: `spans`, `turns`, `iterations`, ...; see `hermes_nb.traces.schema.FRAMES`.
+            name: The name of a frame: `spans`, `turns`, `iterations`, ...; see `hermes_nb.traces.catalogue.FRAMES`.
             content: For `spans`, put what was said among the attributes too.
 
         Raises:
             ValueError: There is no such frame.
         """
         from hermes_nb.traces.builders import build  # noqa: PLC0415  loads pyarrow
-        from hermes_nb.traces.schema import FRAMES  # noqa: PLC0415
+        from hermes_nb.traces.catalogue import FRAMES  # noqa: PLC0415
 
         if name not in FRAMES:
             msg = f"there is no frame {name!r}; there are {', '.join(FRAMES)}"
@@ -134,7 +134,7 @@ class Trace(_Frames):
         return cls(store, turn_id)
 
     def _rows(self) -> Iterable[NamedTuple]:
-        return sdk.rows(self._store.spans(self.turn_id))
+        return sdk.kept_rows(self._store.spans(self.turn_id))
 
     def _analysis(self) -> Analysis:
         from hermes_nb.traces.analysis import Analysis  # noqa: PLC0415  loads pyarrow

@@ -24,46 +24,108 @@ CONVERSATIONS: Final = (CONVERSATION, "session.id", "gen_ai.session.id", "langfu
 AGENTS: Final = ("gen_ai.agent.name", "agent.name", "gen_ai.workflow.name")
 ERRORS: Final = ("error.type", "exception.type")
 
-INPUT_TOKENS: Final = ("gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens", "llm.token_count.prompt", "llm.usage.prompt_tokens")  # fmt: skip
-OUTPUT_TOKENS: Final = ("gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens", "llm.token_count.completion", "llm.usage.completion_tokens")  # fmt: skip
-CACHE_READ_TOKENS: Final = ("gen_ai.usage.cache_read.input_tokens", "gen_ai.usage.cache_read_input_tokens", "llm.token_count.prompt_details.cache_read")  # fmt: skip
+INPUT_TOKENS: Final = (
+    "gen_ai.usage.input_tokens",
+    "gen_ai.usage.prompt_tokens",
+    "llm.token_count.prompt",
+    "llm.usage.prompt_tokens",
+)
+OUTPUT_TOKENS: Final = (
+    "gen_ai.usage.output_tokens",
+    "gen_ai.usage.completion_tokens",
+    "llm.token_count.completion",
+    "llm.usage.completion_tokens",
+)
+CACHE_READ_TOKENS: Final = (
+    "gen_ai.usage.cache_read.input_tokens",
+    "gen_ai.usage.cache_read_input_tokens",
+    "llm.token_count.prompt_details.cache_read",
+)
 CACHE_WRITE_TOKENS: Final = (
-    "gen_ai.usage.cache_write.input_tokens", "gen_ai.usage.cache_creation.input_tokens",
-    "gen_ai.usage.cache_creation_input_tokens", "llm.token_count.prompt_details.cache_write",
-)  # fmt: skip
-REASONING_TOKENS: Final = ("gen_ai.usage.reasoning.output_tokens", "gen_ai.usage.reasoning_tokens", "llm.token_count.completion_details.reasoning")  # fmt: skip
+    "gen_ai.usage.cache_write.input_tokens",
+    "gen_ai.usage.cache_creation.input_tokens",
+    "gen_ai.usage.cache_creation_input_tokens",
+    "llm.token_count.prompt_details.cache_write",
+)
+REASONING_TOKENS: Final = (
+    "gen_ai.usage.reasoning.output_tokens",
+    "gen_ai.usage.reasoning_tokens",
+    "llm.token_count.completion_details.reasoning",
+)
 COSTS: Final = ("hermes.cost_usd", "llm.cost.total", "operation.cost", "gen_ai.usage.cost", "gen_ai.usage.total_cost")
 PROVIDERS: Final = ("gen_ai.provider.name", "gen_ai.system", "llm.provider", "llm.system")
 REQUEST_MODELS: Final = ("gen_ai.request.model", "llm.request.model", "llm.model_name")
 RESPONSE_MODELS: Final = ("gen_ai.response.model", "llm.response.model", "llm.model_name")
 FIRST_CHUNK: Final = ("gen_ai.response.time_to_first_chunk", "gen_ai.server.time_to_first_token")
-FINISH_REASONS: Final = ("gen_ai.response.finish_reasons", "gen_ai.response.finish_reason", "llm.finish_reason", "llm.response.finish_reason")  # fmt: skip
+FINISH_REASONS: Final = (
+    "gen_ai.response.finish_reasons",
+    "gen_ai.response.finish_reason",
+    "llm.finish_reason",
+    "llm.response.finish_reason",
+)
 TOOL_NAMES: Final = ("gen_ai.tool.name", "tool.name", "traceloop.entity.name")
 TOOL_CALL_IDS: Final = ("gen_ai.tool.call.id", "tool.id", "tool_call.id")
 TOOL_ARGUMENTS: Final = ("gen_ai.tool.call.arguments", "tool.parameters", "input.value", "traceloop.entity.input")
 TOOL_RESULTS: Final = ("gen_ai.tool.call.result", "output.value", "traceloop.entity.output")
 
-SPAN_TYPES: Final = ("turn", "iteration", "chat", "attempt", "retry", "fallback", "compression", "refund", "tool", "http", "other")  # fmt: skip
+SPAN_TYPES: Final = (
+    "turn",
+    "iteration",
+    "chat",
+    "attempt",
+    "retry",
+    "fallback",
+    "compression",
+    "refund",
+    "tool",
+    "http",
+    "other",
+)
 """The values of `span_type`; a grace call is an iteration."""
 
 TYPE_OF_OPERATION: Final = {
-    "invoke_agent": "turn", "create_agent": "other", "invoke_workflow": "turn", "execute_tool": "tool", "chat": "chat",
-    "generate_content": "chat", "text_completion": "chat", "completion": "chat",
-}  # fmt: skip
+    "invoke_agent": "turn",
+    "create_agent": "other",
+    "invoke_workflow": "turn",
+    "execute_tool": "tool",
+    "chat": "chat",
+    "generate_content": "chat",
+    "text_completion": "chat",
+    "completion": "chat",
+}
 MODELS: Final = ("gen_ai.request.model", "gen_ai.response.model", "llm.model_name", "llm.request.model")
 """A span that names a model, but no operation, is a chat."""
 
 TYPE_OF_KIND: Final = {"AGENT": "turn", "LLM": "chat", "TOOL": "tool"}
 """OpenInference's span kinds."""
 
-_CONTENT: Final = frozenset({
-    "gen_ai.input.messages", "gen_ai.output.messages", "gen_ai.system_instructions", "gen_ai.tool.definitions",
-    "gen_ai.tool.call.arguments", "gen_ai.tool.call.result", "gen_ai.prompt", "gen_ai.completion", "input.value",
-    "output.value", "input", "output", "tool.parameters", "hermes.compression.summary", "hermes.steer.text",
-})  # fmt: skip
+_CONTENT: Final = frozenset(
+    {
+        "gen_ai.input.messages",
+        "gen_ai.output.messages",
+        "gen_ai.system_instructions",
+        "gen_ai.tool.definitions",
+        "gen_ai.tool.call.arguments",
+        "gen_ai.tool.call.result",
+        "gen_ai.prompt",
+        "gen_ai.completion",
+        "input.value",
+        "output.value",
+        "input",
+        "output",
+        "tool.parameters",
+        "hermes.compression.summary",
+        "hermes.steer.text",
+    }
+)
 _CONTENT_PREFIXES: Final = (
-    "llm.input_messages.", "llm.output_messages.", "llm.tools.", "llm.prompts.", "gen_ai.prompt.", "gen_ai.completion.",
-)  # fmt: skip
+    "llm.input_messages.",
+    "llm.output_messages.",
+    "llm.tools.",
+    "llm.prompts.",
+    "gen_ai.prompt.",
+    "gen_ai.completion.",
+)
 _NO_CONTENT: Final = frozenset({"gen_ai.prompt.name", "gen_ai.prompt.version"})
 
 
@@ -73,7 +135,7 @@ def is_content(key: str) -> bool:
     return key in _CONTENT or (key.startswith(_CONTENT_PREFIXES) and key not in _NO_CONTENT)
 
 
-def span_type(attributes: Mapping[str, Any], name: str) -> str:
+def span_type(attributes: Mapping[str, Any]) -> str:
     """What a span is: by our own mark, by its GenAI operation, by OpenInference's kind, else by what it carries."""
     own = attributes.get(SPAN_TYPE)
     if own is not None:

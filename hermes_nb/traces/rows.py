@@ -82,8 +82,8 @@ class MetricRow(NamedTuple):
     start_time: int | None
     time: int | None
     value: float | None
-    count: int | None
-    sum: float | None
+    observations: int | None
+    total: float | None
     attributes: Mapping[str, Any]
     bucket_counts_json: str | None = None
     explicit_bounds_json: str | None = None

@@ -25,6 +25,19 @@ BLOCK: Final = 20_000
 """Rows that are held as Python objects before they become columns."""
 
 
+_BLOCKS: Final[dict[str, tuple[str, ...]]] = {
+    kind.__name__: kind._fields for kind in (SpanRow, EventRow, LinkRow, MessageRow, MetricRow)
+}
+_SPAN_FIELDS = [name for name in SpanRow._fields if name != "attributes"] + ["attributes_json", "content_json"]
+_TYPES = dict.fromkeys(("start_time", "end_time", "time"), TIME)
+_TYPES |= dict.fromkeys(("value", "total"), pa.float64())
+_TYPES |= dict.fromkeys(
+    ("n_events", "n_links", "dropped_attributes", "dropped_events", "seq", "message_index", "part_index", "iteration",
+     "tokens", "observations", "own_iteration"),
+    pa.int64(),
+)  # fmt: skip
+
+
 @dataclass(frozen=True)
 class Tables:
     """Spans, events, links, messages and metrics of one source, as Arrow tables with the fields of the row types.
@@ -90,17 +103,6 @@ class Builder:
         self._rows[name] = []
 
 
-_BLOCKS = {kind.__name__: kind._fields for kind in (SpanRow, EventRow, LinkRow, MessageRow, MetricRow)}
-_SPAN_FIELDS = [name for name in SpanRow._fields if name != "attributes"] + ["attributes_json", "content_json"]
-_TYPES = dict.fromkeys(("start_time", "end_time", "time"), TIME)
-_TYPES |= dict.fromkeys(("value", "sum"), pa.float64())
-_TYPES |= dict.fromkeys(
-    ("n_events", "n_links", "dropped_attributes", "dropped_events", "seq", "message_index", "part_index", "iteration",
-     "tokens", "count", "own_iteration"),
-    pa.int64(),
-)  # fmt: skip
-
-
 def _transposed(name: str, rows: Sequence[NamedTuple]) -> dict[str, Any]:
     fields = _BLOCKS[name]
     return dict(zip(fields, zip(*rows, strict=True), strict=True)) if rows else dict.fromkeys(fields, ())
@@ -118,7 +120,7 @@ def _describe_spans(columns: dict[str, Any], builder: Builder) -> None:
         _json(_part(each, content=True)) if has and builder.content else None
         for each, has in zip(attributes, said, strict=True)
     ]
-    columns["own_type"] = list(map(names.span_type, attributes, columns["name"]))
+    columns["own_type"] = list(map(names.span_type, attributes))
     columns["own_turn_id"] = pick(attributes, (names.TURN_ID,), as_text)
     columns["own_conversation_id"] = pick(attributes, names.CONVERSATIONS, as_text)
     columns["own_agent_name"] = pick(attributes, names.AGENTS, as_text)

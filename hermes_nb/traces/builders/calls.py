@@ -27,8 +27,13 @@ USAGE: Fields = {
     "reasoning_tokens": (names.REASONING_TOKENS, as_int),
     "cost_usd": (names.COSTS, as_float),
 }
-_FINISH = {"tool_call": "tool_calls"}
-"""The conventions' word and the providers' word, for the same."""
+
+
+def _finish_reason(value: Any) -> str | None:
+    """The providers' word, also where the conventions have another."""
+    word = as_word(value)
+    return "tool_calls" if word == "tool_call" else word
+
 
 CHATS: Fields = {
     **USAGE,
@@ -40,7 +45,7 @@ CHATS: Fields = {
     "response_id": ((sc.GEN_AI_RESPONSE_ID, "llm.response.id"), as_text),
     "time_to_first_chunk": (names.FIRST_CHUNK, as_nanoseconds),
     "attempts": ((sc.HERMES_ATTEMPTS,), as_int),
-    "finish_reason": (names.FINISH_REASONS, lambda value: _FINISH.get(word := as_word(value), word)),
+    "finish_reason": (names.FINISH_REASONS, _finish_reason),
     "compacted": ((sc.GEN_AI_CONVERSATION_COMPACTED,), as_bool),
     "stream": ((sc.GEN_AI_REQUEST_STREAM, "llm.is_streaming"), as_bool),
     "server_address": ((sc.SERVER_ADDRESS, "net.peer.name"), as_word),

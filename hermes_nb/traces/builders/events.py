@@ -52,7 +52,8 @@ def budget(analysis: Analysis) -> dict[str, Any]:
 def metrics(analysis: Analysis) -> dict[str, Any]:
     """Data points."""
     table = analysis.tables.metrics
-    return {name: table[name] for name in table.column_names}
+    columns = {name: table[name] for name in table.column_names}
+    return columns | {"count": columns["observations"], "sum": columns["total"]}
 
 
 def marked(analysis: Analysis, name: str) -> Rows:

@@ -36,7 +36,8 @@ class Groups:
 
     def number(self, rows: Rows) -> list[int]:
         """How many of these spans each group has."""
-        return self._number(rows).tolist()
+        numbers: list[int] = self._number(rows).tolist()
+        return numbers
 
     def _number(self, rows: Rows) -> Rows:
         groups = self.of[rows]
@@ -52,7 +53,7 @@ class Groups:
         """The attempts; the chats of groups that have no attempts."""
         attempts, chats = self.analysis.of("attempt"), self.analysis.of("chat")
         bare = np.r_[self._number(attempts) == 0, False]  # the last place is that of -1, no group
-        return np.r_[attempts, chats[bare[self.of[chats]]]]
+        return np.concatenate([attempts, chats[bare[self.of[chats]]]])
 
     def first(self, rows: Rows) -> Rows:
         """The earliest of these spans in each group; -1 where it has none."""

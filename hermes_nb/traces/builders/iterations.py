@@ -104,7 +104,8 @@ def _answers(analysis: Analysis) -> Rows:
     said = analysis.attributes(chats)
     keys = CHATS["finish_reason"][0]
     kept = [each.get(sc.HERMES_CHAT_PURPOSE, "main") == "main" and any(key in each for key in keys) for each in said]
-    return chats[np.array(kept, bool)]
+    answers: Rows = chats[np.array(kept, bool)]
+    return answers
 
 
 def _budget(analysis: Analysis, columns: dict[str, Any]) -> dict[str, Any]:

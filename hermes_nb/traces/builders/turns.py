@@ -14,6 +14,7 @@ from hermes_nb.traces.builders.calls import base, read
 from hermes_nb.traces.builders.events import STEER, marked
 from hermes_nb.traces.builders.groups import Groups, durations, or_else
 from hermes_nb.traces.builders.iterations import attributes, when
+from hermes_nb.traces.builders.messages import question_and_answer
 from hermes_nb.traces.values import as_bool, as_float, as_int, as_text, as_word
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ def turns(analysis: Analysis) -> dict[str, Any]:
     columns["providers_used"] = _providers(groups)
     usage, totals = groups.usage(), read(said, TOTALS)
     columns |= {name: or_else(usage[name], totals[name]) for name in usage}
-    return columns | _shares(groups, columns["duration"]) | _words(analysis, spans, columns["turn_id"])
+    return columns | _shares(groups, columns["duration"]) | question_and_answer(analysis, spans, columns["turn_id"])
 
 
 def _turns(analysis: Analysis) -> tuple[Groups, Rows, Rows]:
@@ -101,7 +102,8 @@ def _tool_errors(analysis: Analysis) -> Rows:
         pc.fill_null(pc.equal(analysis.column("status", tools), "ERROR"), False),
         analysis.column("own_error_type", tools).is_valid(),
     )
-    return tools[failed.to_numpy(zero_copy_only=False)]
+    errors: Rows = tools[failed.to_numpy(zero_copy_only=False)]
+    return errors
 
 
 def _grace(groups: Groups) -> list[bool]:
@@ -133,10 +135,3 @@ def _shares(groups: Groups, duration: pa.Array) -> dict[str, pa.Array]:
         "wait_time": durations(groups.covered(waits)),
         "overhead": durations(np.maximum(duration.cast(pa.int64()).to_numpy() - busy, 0)),
     }
-
-
-def _words(analysis: Analysis, spans: Rows, turn_ids: pa.Array) -> dict[str, Any]:
-    """What the user asked and what came out, if content was recorded."""
-    from hermes_nb.traces.builders.messages import question_and_answer  # noqa: PLC0415  it reads this module's groups
-
-    return question_and_answer(analysis, spans, turn_ids)
