@@ -1,0 +1,107 @@
+"""How many tokens a text has, without any model's tokenizer.
+
+Each character counts by its kind. The factors were fitted (non-negative least squares, relative errors) to the mean of
+four tokenizers whose vocabularies are published: OpenAI's cl100k_base, Qwen, Mistral's Tekken and Claude 2, over the
+message catalogues of Django in 31 languages, Python sources, JSON, CSV and technical prose. For each of these the
+estimate lies within 20 % of the mean, for a few scripts that vocabularies neglect (Armenian, Telugu, Gurmukhi) 40 %.
+Four characters for a token, the usual rule, is 60 % too low for Japanese and for tables of numbers.
+"""
+
+from __future__ import annotations
+
+import json
+import string
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from hermes_nb.vocabulary.messages import Message, ToolSpec
+
+IMAGE = 1_500
+"""Tokens of a picture: about what OpenAI and Anthropic document for one of a megapixel."""
+
+PER_MESSAGE, PER_CALL = 4, 10
+"""Tokens of the markers around a message, and around a call and its id."""
+
+_FORGOTTEN = 16
+
+_KINDS: tuple[tuple[Iterable[int], float], ...] = (
+    (string.ascii_letters.encode(), 0.26),
+    (string.digits.encode(), 0.89),
+    (b" ", 0.07),
+    (b"\n\t\r", 0.8),
+    (string.punctuation.encode(), 0.28),
+    (range(0xC2, 0xCC), 1.78),  # first bytes of UTF-8: accented Latin,
+    (range(0xCC, 0xD0), 0.97),  # Greek,
+    (range(0xD0, 0xD4), 0.48),  # Cyrillic,
+    (range(0xD4, 0xD8), 1.01),  # Armenian and Hebrew,
+    (range(0xD8, 0xE0), 0.78),  # Arabic,
+    (range(0xE0, 0xE1), 1.18),  # the scripts of India, Thai,
+    (range(0xE1, 0xE3), 1.1),  # Georgian and others, marks and symbols,
+    (range(0xE3, 0xE4), 0.79),  # kana,
+    (range(0xE4, 0xEA), 1.04),  # Chinese characters,
+    (range(0xEA, 0xF0), 1.02),  # Hangul, full-width forms,
+    (range(0xF0, 0xF5), 2.65),  # emoji
+)
+
+
+def _table() -> bytes:
+    """For each byte of UTF-8 the number of its kind; for those inside a character the number after the last."""
+    table = bytearray([len(_KINDS)] * 256)
+    for number, (found, _) in enumerate(_KINDS):
+        for byte in found:
+            table[byte] = number
+    return bytes(table)
+
+
+_TABLE = _table()
+
+
+def estimate(text: str) -> int:
+    """The number of tokens in a text, rounded up."""
+    kinds = text.encode("utf-8", "surrogatepass").translate(_TABLE)
+    return -int(-sum(kinds.count(number) * factor for number, (_, factor) in enumerate(_KINDS)) // 1)
+
+
+class TokenMeter:
+    """Estimates that are made once for each message and tool; belongs to one turn.
+
+    Messages are told apart by identity: they never change.
+    """
+
+    def __init__(self) -> None:
+        self._messages: dict[int, tuple[Message, int]] = {}
+        self._tools: dict[ToolSpec, int] = {}
+
+    def message(self, message: Message) -> int:
+        """Tokens of one message."""
+        if (known := self._messages.get(id(message))) is None:
+            # Holding the message keeps its id from being given to another one.
+            known = self._messages[id(message)] = (message, sum(_of_message(message)))
+        return known[1]
+
+    def messages(self, messages: Sequence[Message]) -> int:
+        """Tokens of several messages."""
+        total = sum(map(self.message, messages))
+        if len(self._messages) > _FORGOTTEN * (len(messages) + _FORGOTTEN):
+            self._messages = {id(message): self._messages[id(message)] for message in messages}
+        return total
+
+    def overhead(self, system: str, tools: Iterable[ToolSpec]) -> int:
+        """Tokens of what is sent besides the messages: the system prompt and the tools."""
+        return PER_MESSAGE + estimate(system) + sum(map(self._tool, tools))
+
+    def _tool(self, spec: ToolSpec) -> int:
+        if spec not in self._tools:
+            schema = json.dumps(spec.parameters, default=str)
+            self._tools[spec] = PER_CALL + sum(map(estimate, (spec.name, spec.description, schema)))
+        return self._tools[spec]
+
+
+def _of_message(message: Message) -> Iterator[int]:
+    yield PER_MESSAGE + estimate(message.text)
+    if not isinstance(message.content, str):
+        yield IMAGE * sum(1 for part in message.content if part.get("type") != "text")
+    for call in message.tool_calls:
+        yield PER_CALL + estimate(call.name) + estimate(call.arguments)
