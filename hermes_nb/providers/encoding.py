@@ -1,0 +1,50 @@
+"""JSON of requests, each message encoded once per connection: a growing history is joined, never written again."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from hermes_nb.vocabulary.messages import Message
+
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str).encode
+
+
+def to_json(value: Any) -> bytes:
+    """A value as JSON in UTF-8; lone surrogates become question marks."""
+    return _encode(value).encode("utf-8", "replace")
+
+
+class Fragments:
+    """The JSON of messages, by identity: a message is frozen, so the same object is the same JSON.
+
+    Args:
+        encode: Makes the JSON of one message.
+    """
+
+    def __init__(self, encode: Callable[[Message], bytes]) -> None:
+        self._encode = encode
+        self._known: dict[int, tuple[Message, bytes]] = {}
+
+    def joined(self, messages: Iterable[Message]) -> bytes:
+        """The messages as the inside of a JSON array; those that give nothing are left out."""
+        return b",".join(filter(None, map(self._one, messages)))
+
+    def forget(self, kept: Iterable[Message]) -> None:
+        """Forget all but these, when the history was replaced by a smaller one."""
+        kept = list(kept)
+        if len(self._known) > 2 * len(kept) + 64:
+            self._known = {id(m): self._known[id(m)] for m in kept if id(m) in self._known}
+
+    def clear(self) -> None:
+        """Forget everything: messages are written differently from now on."""
+        self._known.clear()
+
+    def _one(self, message: Message) -> bytes:
+        known = self._known.get(id(message))
+        if known is None:
+            known = self._known[id(message)] = (message, self._encode(message))
+        return known[1]

@@ -1,0 +1,188 @@
+"""HTTP for one turn: one client, one request at a time, limits that keep-alives do not feed, errors translated."""
+
+from __future__ import annotations
+
+import math
+import os
+import ssl
+import urllib.request
+from dataclasses import dataclass, fields
+from functools import cache
+from typing import TYPE_CHECKING, TypeVar
+
+import anyio
+
+from hermes_nb.vocabulary.failures import ConfigurationError, Failure, FailureReason, ProviderError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    import httpx
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """How long to wait for a model server, in seconds.
+
+    Attributes:
+        connect: For a connection.
+        first_token: From the request to the first piece of a streamed reply. Comments and empty events are no piece.
+        idle: Between two pieces of a streamed reply.
+        total: For the whole reply, streamed or not.
+    """
+
+    connect: float = 15.0
+    first_token: float = 180.0
+    idle: float = 120.0
+    total: float = 1800.0
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if not isinstance(value, int | float) or not value > 0:
+                msg = f"a timeout is a number of seconds above 0 (math.inf for none): {field.name}={value!r}"
+                raise ConfigurationError(msg)
+
+
+LOCAL = Timeouts(first_token=900.0, idle=300.0)
+"""For servers on this machine, which may read a long prompt on a slow processor (900 s as in Hermes)."""
+
+
+def timeouts_of(value: Timeouts | float | None, *, local: bool) -> Timeouts:
+    """What the `timeout` argument of a provider means: limits, the total alone, or the defaults."""
+    if isinstance(value, Timeouts):
+        return value
+    if value is None:
+        return LOCAL if local else Timeouts()
+    given = Timeouts(total=value)  # checks it
+    return Timeouts(min(given.connect, value), min(given.first_token, value), min(given.idle, value), value)
+
+
+class Limits:
+    """The limits of one reply under way, as the deadline of one cancel scope."""
+
+    __slots__ = ("_next", "_timeouts", "begun", "complete", "end", "first", "phase", "scope")
+
+    def __init__(self, timeouts: Timeouts, *, streamed: bool) -> None:
+        self.begun = anyio.current_time()
+        self.end = self.begun + timeouts.total
+        self.first: float | None = None
+        self.complete = False
+        self.phase = "first_token" if streamed else "total"
+        self._timeouts = timeouts
+        self._next = 0.0
+        first = timeouts.first_token if streamed else math.inf
+        self.scope = anyio.CancelScope(deadline=min(self.end, self.begun + first))
+
+    def progress(self) -> None:
+        """A piece of the reply came."""
+        now = anyio.current_time()
+        if self.first is None:
+            self.first, self.phase = now - self.begun, "idle"
+        if now >= self._next and not self.complete:  # not for each of a thousand pieces a second
+            self.scope.deadline = min(self.end, now + self._timeouts.idle)
+            self._next = now + self._timeouts.idle / 20
+
+    def settle(self, seconds: float) -> None:
+        """The reply is complete; what may still come (usage, the end of the stream) gets so many seconds."""
+        self.complete = True
+        self.scope.deadline = min(self.scope.deadline, anyio.current_time() + seconds)
+
+    def failure(self) -> Failure:
+        """The failure that the end of the patience means."""
+        waited = anyio.current_time() - self.begun
+        past = "total" if anyio.current_time() >= self.end else self.phase
+        what = {
+            "total": f"the reply was not complete after {waited:.3g} s",
+            "first_token": f"nothing of the reply came within {waited:.3g} s",
+            "idle": f"the reply stopped coming for {self._timeouts.idle:g} s",
+        }[past]
+        return Failure(FailureReason.TIMEOUT, what, error_type=f"{past}_timeout")
+
+
+async def post(
+    client: httpx.AsyncClient,
+    request: httpx.Request,
+    limits: Limits,
+    receive: Callable[[httpx.Response], Awaitable[None]],
+) -> None:
+    """Send one request and let `receive` read the response; the response is closed at once, whatever happens.
+
+    Raises:
+        ProviderError: Nothing, or not enough, came.
+    """
+    import httpx  # noqa: PLC0415  heavy: loaded by the first request
+
+    try:
+        with limits.scope:
+            response = await client.send(request, stream=True)
+            try:
+                await receive(response)
+            finally:
+                await response.aclose()
+            return
+    except (httpx.HTTPError, httpx.StreamError, httpx.InvalidURL, OSError) as error:
+        if not limits.complete:
+            raise ProviderError(translated(error)) from error
+    if not limits.complete:
+        raise ProviderError(limits.failure())
+
+
+def translated(error: Exception) -> Failure:
+    """The failure that an exception of the HTTP library means."""
+    import httpx  # noqa: PLC0415
+
+    kind = f"httpx.{type(error).__name__}" if isinstance(error, httpx.HTTPError) else type(error).__name__
+    message = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    if certificate := _certificate_error(error):
+        reason, message = FailureReason.CERTIFICATE, str(certificate)
+    elif isinstance(error, httpx.TimeoutException):
+        reason = FailureReason.TIMEOUT
+    elif isinstance(error, httpx.DecodingError):
+        reason = FailureReason.MALFORMED_REPLY
+    elif isinstance(error, httpx.UnsupportedProtocol | httpx.LocalProtocolError | httpx.InvalidURL):
+        reason, message = FailureReason.BAD_REQUEST, f"{type(error).__name__}: the request could not be formed"
+    else:
+        reason = FailureReason.CONNECTION
+    return Failure(reason, message, error_type=kind)
+
+
+def _certificate_error(error: BaseException | None) -> BaseException | None:
+    seen = 0
+    while error is not None and seen < 10:  # noqa: PLR2004  causes of causes
+        if isinstance(error, ssl.SSLCertVerificationError) or "CERTIFICATE_VERIFY_FAILED" in str(error):
+            return error
+        error, seen = error.__cause__ or error.__context__, seen + 1
+    return None
+
+
+def make_client(url: str, timeouts: Timeouts) -> httpx.AsyncClient:
+    """A client for one server: no retries and no redirects of its own; proxies of the environment are respected."""
+    import httpx  # noqa: PLC0415
+
+    return httpx.AsyncClient(
+        verify=_tls(url.startswith("https:") or bool(urllib.request.getproxies())),
+        timeout=httpx.Timeout(None, connect=timeouts.connect if timeouts.connect < math.inf else None),
+        follow_redirects=False,
+        limits=httpx.Limits(keepalive_expiry=60.0),  # a tool may take a while
+    )
+
+
+def _tls(needed: bool) -> ssl.SSLContext:
+    return _context(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")) if needed else _no_trust()
+
+
+@cache
+def _context(_file: str | None, _directory: str | None) -> ssl.SSLContext:
+    """One TLS context for the process and its settings: making one takes 10 ms and more."""
+    import httpx  # noqa: PLC0415
+
+    return httpx.create_ssl_context()
+
+
+@cache
+def _no_trust() -> ssl.SSLContext:
+    """For plain HTTP: a context that trusts nobody, since loading certificates takes time."""
+    return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
