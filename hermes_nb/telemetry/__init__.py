@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hermes_nb.telemetry.capture import Observation, observe
+from hermes_nb.telemetry.capture import Capture, Observation, capture, observe
 from hermes_nb.telemetry.store import Kept, LiveStore
 
-__all__ = ["Kept", "LiveStore", "Observation", "observe"]
+__all__ = ["Capture", "Kept", "LiveStore", "Observation", "capture", "observe"]

@@ -7,7 +7,7 @@ some drop all of a span's messages if one lacks it.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from hermes_nb.telemetry import semconv as s
 from hermes_nb.telemetry.tables import FINISH_REASONS
@@ -28,26 +28,35 @@ Redact: TypeAlias = "Callable[[str], str]"
 Attributes = dict[str, Any]
 
 
-def content_attributes(kept: Kept, content: Content, *, redact: Redact = str, openinference: bool = True) -> Attributes:
+def content_attributes(
+    kept: Kept,
+    content: Content,
+    *,
+    redact: Redact = str,
+    redact_output: Redact | None = None,
+    openinference: bool = True,
+) -> Attributes:
     """The attributes of a span that tell what was said; empty for `none`.
 
     Args:
         kept: The span and what it stands for.
         content: How much.
         redact: Applied to each text before it becomes part of the JSON.
+        redact_output: Applied instead to what came out of a model or a tool.
         openinference: Add the input and output that list views show.
     """
     if content == "none":
         return {}
     what = kept.what
+    sides = _Sides(redact, redact_output or redact)
     if isinstance(what, events.Chat):
-        return _chat(what, kept.previous if content == "new" else None, content, redact)
+        return _chat(what, sides) if content == "full" else _new(what, kept.previous, sides)
     if isinstance(what, events.Turn):
-        return _turn(what, kept.system, redact, openinference=openinference)
+        return _turn(what, kept.system, sides, openinference=openinference)
     if isinstance(what, events.Tool):
-        return _tool(what, redact, openinference=openinference)
+        return _tool(what, sides, openinference=openinference)
     if isinstance(what, events.Compression) and what.summary:
-        return {s.HERMES_COMPRESSION_SUMMARY: redact(what.summary)}
+        return {s.HERMES_COMPRESSION_SUMMARY: sides.output(what.summary)}
     return {}
 
 
@@ -56,57 +65,70 @@ def point_content(what: object, *, redact: Redact = str) -> Attributes:
     return {s.HERMES_STEER_TEXT: redact(what.text)} if isinstance(what, events.Steered) else {}
 
 
-def _chat(chat: events.Chat, previous: events.Chat | None, content: Content, redact: Redact) -> Attributes:
+class _Sides(NamedTuple):
+    """What is applied to texts that go in, and to those that come out."""
+
+    input: Redact
+    output: Redact
+
+
+def _chat(chat: events.Chat, sides: _Sides, offset: int = 0) -> Attributes:
     system, messages = split_system(chat.messages)
-    out: Attributes = {}
-    offset = 0
-    if previous is not None:
-        old_system, old = split_system(previous.messages)
-        offset = common_length(old, messages)
-        system = "" if old_system == system else system
+    out: Attributes = {s.GEN_AI_INPUT_MESSAGES: as_json([message(m, sides.input) for m in messages[offset:]])}
     if system:
-        out[s.GEN_AI_SYSTEM_INSTRUCTIONS] = instructions(system, redact)
-    out[s.GEN_AI_INPUT_MESSAGES] = as_json([message(m, redact) for m in messages[offset:]])
-    if content == "new":
-        out[s.HERMES_MESSAGES_OFFSET] = offset
-    if chat.tools and (previous is None or previous.tools != chat.tools):
+        out[s.GEN_AI_SYSTEM_INSTRUCTIONS] = instructions(system, sides.input)
+    if chat.tools:
         out[s.GEN_AI_TOOL_DEFINITIONS] = as_json([definition(tool) for tool in chat.tools])
     if chat.reply is not None:
         reason = chat.reply.finish_reason
-        answer = {**message(chat.reply.message, redact), "finish_reason": FINISH_REASONS.get(reason, reason)}
+        answer = {**message(chat.reply.message, sides.output), "finish_reason": FINISH_REASONS.get(reason, reason)}
         out[s.GEN_AI_OUTPUT_MESSAGES] = as_json([answer])
     return out
 
 
-def _turn(turn: events.Turn, system: str, redact: Redact, *, openinference: bool) -> Attributes:
-    prompt = parts(turn.prompt, redact)
+def _new(chat: events.Chat, previous: events.Chat | None, sides: _Sides) -> Attributes:
+    """Of a chat, what the one before did not have: messages behind an offset, another prompt, other tools."""
+    if previous is None:
+        return _chat(chat, sides) | {s.HERMES_MESSAGES_OFFSET: 0}
+    (old_system, old), (system, messages) = split_system(previous.messages), split_system(chat.messages)
+    offset = common_length(old, messages)
+    out = _chat(chat, sides, offset) | {s.HERMES_MESSAGES_OFFSET: offset}
+    if system == old_system:
+        out.pop(s.GEN_AI_SYSTEM_INSTRUCTIONS, None)
+    if chat.tools == previous.tools:
+        out.pop(s.GEN_AI_TOOL_DEFINITIONS, None)
+    return out
+
+
+def _turn(turn: events.Turn, system: str, sides: _Sides, *, openinference: bool) -> Attributes:
+    prompt = parts(turn.prompt, sides.input)
     out = {s.GEN_AI_INPUT_MESSAGES: as_json([{"role": "user", "parts": prompt}])}
     if system:
-        out[s.GEN_AI_SYSTEM_INSTRUCTIONS] = instructions(system, redact)
+        out[s.GEN_AI_SYSTEM_INSTRUCTIONS] = instructions(system, sides.input)
     if turn.text:
-        answer = {"role": "assistant", "parts": parts(turn.text, redact), "finish_reason": "stop"}
+        answer = {"role": "assistant", "parts": parts(turn.text, sides.output), "finish_reason": "stop"}
         out[s.GEN_AI_OUTPUT_MESSAGES] = as_json([answer])
     if openinference:
         shown = "\n".join(part["content"] for part in prompt if part["type"] == "text")
         out |= {s.INPUT_VALUE: shown, s.INPUT_MIME_TYPE: "text/plain"}
         if turn.text:
-            out |= {s.OUTPUT_VALUE: redact(turn.text), s.OUTPUT_MIME_TYPE: "text/plain"}
+            out |= {s.OUTPUT_VALUE: sides.output(turn.text), s.OUTPUT_MIME_TYPE: "text/plain"}
     return out
 
 
-def _tool(tool: events.Tool, redact: Redact, *, openinference: bool) -> Attributes:
-    called = arguments(tool.arguments, redact)
+def _tool(tool: events.Tool, sides: _Sides, *, openinference: bool) -> Attributes:
+    called = arguments(tool.arguments, sides.input)
     given = called if isinstance(called, str) else as_json(called)
     out = {s.GEN_AI_TOOL_CALL_ARGUMENTS: given}
-    ended = bool(tool.status)
-    result = redact(tool.result) if isinstance(tool.result, str) else as_json(parts(tool.result, redact))
-    if ended:
-        out[s.GEN_AI_TOOL_CALL_RESULT] = result
     if openinference:
         out |= {s.INPUT_VALUE: given, s.INPUT_MIME_TYPE: "application/json"}
-        if ended:
-            kind = "text/plain" if isinstance(tool.result, str) else "application/json"
-            out |= {s.OUTPUT_VALUE: result, s.OUTPUT_MIME_TYPE: kind}
+    if not tool.status:
+        return out
+    plain_text = isinstance(tool.result, str)
+    result = sides.output(tool.result) if isinstance(tool.result, str) else as_json(parts(tool.result, sides.output))
+    out[s.GEN_AI_TOOL_CALL_RESULT] = result
+    if openinference:
+        out |= {s.OUTPUT_VALUE: result, s.OUTPUT_MIME_TYPE: "text/plain" if plain_text else "application/json"}
     return out
 
 

@@ -31,8 +31,9 @@ if TYPE_CHECKING:
     from opentelemetry.context import Context
     from opentelemetry.sdk.trace import ReadableSpan, Span
 
-    from hermes_nb.telemetry.spans import SpanSink
+    from hermes_nb.telemetry.spans import TurnSpans
     from hermes_nb.telemetry.store import Kept, LiveStore
+    from hermes_nb.vocabulary.events import Sink
 
 SCOPE_NAME: Final = "hermes_nb"
 LIMITS: Final = {"max_span_attributes": 1024, "max_events": 1024, "max_links": 1024, "max_event_attributes": 128}
@@ -59,16 +60,20 @@ def here(context: Context | None = None) -> Here | None:
 
 
 class Outlet(Protocol):
-    """Somewhere that ended spans go: a capture."""
+    """Somewhere that ended spans go."""
+
+    @property
+    def sink(self) -> Sink | None:
+        """Wants each turn's events as well."""
 
     def take(self, span: ReadableSpan, kept: Kept) -> None:
-        """One span that has ended; never raises, never waits."""
+        """One span that has ended; never raises, never waits for a network."""
 
-    def turn_ended(self) -> None:
-        """A turn is over: send what is still held, without waiting for it."""
+    def send(self) -> None:
+        """Begin to send what is still held, without waiting for it."""
 
     def flush(self, timeout: float) -> bool:
-        """Send what is still held, and wait for it, at most so many seconds."""
+        """Send what is still held, and wait for it, at most so many seconds; False if that was not enough."""
 
 
 class Hub(SpanProcessor):
@@ -76,7 +81,7 @@ class Hub(SpanProcessor):
 
     def __init__(self) -> None:
         self.outlets: tuple[Outlet, ...] = ()
-        self.sinks: WeakValueDictionary[str, SpanSink] = WeakValueDictionary()
+        self.turns: WeakValueDictionary[str, TurnSpans] = WeakValueDictionary()
         self._roots: OrderedDict[str, SpanContext] = OrderedDict()
         self._open: dict[int, Kept] = {}
         self._providers: WeakSet[object] = WeakSet()

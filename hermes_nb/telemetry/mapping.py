@@ -61,13 +61,8 @@ def span_kind(what: Scoped) -> Literal["internal", "client"]:
     return "client" if isinstance(what, events.Chat) else "internal"
 
 
-def start_attributes(event: Event, *, openinference: bool = True) -> Attributes:
-    """The attributes known when a scope starts, those that samplers look at among them.
-
-    Args:
-        event: A scope's `started`.
-        openinference: Add what viewers of OpenInference read.
-    """
+def start_attributes(event: Event) -> Attributes:
+    """The attributes known when a scope starts, those that samplers look at among them."""
     what = event.what
     row = ROWS[type(what)]
     out: Attributes = {
@@ -75,12 +70,9 @@ def start_attributes(event: Event, *, openinference: bool = True) -> Attributes:
         s.HERMES_TURN_ID: event.turn_id,
         s.GEN_AI_CONVERSATION_ID: event.conversation_id,
     }
-    if event.iteration:
+    if event.iteration and not isinstance(what, events.Turn):  # a sub-agent starts inside of its parent's
         out[s.HERMES_ITERATION_NUMBER] = event.iteration
     row.start.read(what, out)
-    if openinference:
-        out[s.OPENINFERENCE_SPAN_KIND] = row.viewer_kind
-        row.viewer_start(event, out)
     return out
 
 
@@ -98,8 +90,16 @@ def end_attributes(event: Event, *, openinference: bool = True) -> Attributes:
     if event.interrupted and row.interrupted is not None:
         key, value = row.interrupted
         out.setdefault(key, value)
-    if openinference:
-        row.viewer_end(event, out)
+    return out | viewer_attributes(what, event.conversation_id) if openinference else out
+
+
+def viewer_attributes(what: What, conversation_id: str) -> Attributes:
+    """What viewers of OpenInference read beside the GenAI names, known at the end of a scope."""
+    row = ROWS[type(what)]
+    out: Attributes = {s.OPENINFERENCE_SPAN_KIND: row.viewer_kind}
+    if isinstance(what, events.Turn):
+        out[s.SESSION_ID] = conversation_id
+    row.viewer(what, out)
     return out
 
 

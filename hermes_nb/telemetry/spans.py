@@ -34,6 +34,58 @@ if TYPE_CHECKING:
 _KINDS: Final = {"internal": SpanKind.INTERNAL, "client": SpanKind.CLIENT}
 
 
+class SpanSink:
+    """A sink that writes the spans of a turn, and of the turns of its sub-agents.
+
+    Args:
+        tracer: Makes the spans.
+        store: Keeps them; a new one if left out.
+        content: Whether what was said goes onto the spans themselves. Captures add it for themselves, from the store.
+        openinference: Whether what viewers of OpenInference read goes onto the spans themselves.
+        redact: Applied to every text that people or models wrote.
+    """
+
+    def __init__(
+        self,
+        tracer: Tracer,
+        *,
+        store: LiveStore | None = None,
+        content: Content = "none",
+        openinference: bool = True,
+        redact: Callable[[str], str] | None = None,
+    ) -> None:
+        self.store = LiveStore() if store is None else store
+        self.tracer = tracer
+        self.content = content
+        self.openinference = openinference
+        self.redact = redact
+        self._turns: dict[str, TurnSpans] = {}
+
+    def __call__(self, event: Event) -> AbstractContextManager[object] | None:
+        """Take one event; for a scope that starts, returns what makes its span current."""
+        turn = self._turns.get(event.turn_id)
+        if turn is None:
+            turn = self._turns[event.turn_id] = HUB.turns[event.turn_id] = TurnSpans(self, event.turn_id)
+        if event.phase == "started":
+            return turn.start(event)
+        if event.phase == "ended":
+            turn.end(event)
+        else:
+            turn.point(event)
+        return None
+
+    def end_attributes(self, event: Event, kept: Kept | None) -> dict[str, Any]:
+        """What a span is given when it ends, safe to be written."""
+        out = mapping.end_attributes(event, openinference=self.openinference)
+        if kept is not None and self.content != "none":
+            out |= content_attributes(kept, self.content, openinference=self.openinference)
+        return self.safe(out)
+
+    def safe(self, attributes: dict[str, Any]) -> dict[str, Any]:
+        """The attributes without keys."""
+        return safe_attributes(attributes, self.redact)
+
+
 class _Open:
     """An open scope: its span, and the context manager that makes the span current and ends it."""
 
@@ -64,48 +116,17 @@ class _Open:
             self.span.end(self.end_time)
 
 
-class SpanSink:
-    """A sink that writes the spans of one turn.
+class TurnSpans:
+    """The spans of one turn; told of by the sink, under the recorder's lock."""
 
-    Args:
-        tracer: Makes the spans.
-        store: Keeps them; a new one if left out.
-        content: Whether what was said goes onto the spans themselves. Captures add it for themselves, from the store.
-        openinference: Whether what viewers of OpenInference read goes onto the spans themselves.
-        redact: Applied to every text that people or models wrote.
-    """
-
-    def __init__(
-        self,
-        tracer: Tracer,
-        *,
-        store: LiveStore | None = None,
-        content: Content = "none",
-        openinference: bool = True,
-        redact: Callable[[str], str] | None = None,
-    ) -> None:
-        self.store = LiveStore() if store is None else store
-        self._tracer = tracer
-        self._content = content
-        self._openinference = openinference
-        self._redact = redact
+    def __init__(self, sink: SpanSink, turn_id: str) -> None:
+        self._sink = sink
+        self._turn_id = turn_id
         self._open: dict[int, _Open] = {}
         self._contexts: dict[int, SpanContext] = {}
         self._chats: dict[str, events.Chat] = {}
         self._root: _Open | None = None
         self._waiting: list[tuple[Event, Mark]] = []
-
-    def __call__(self, event: Event) -> AbstractContextManager[object] | None:
-        """Take one event; for a scope that starts, returns what makes its span current."""
-        if event.phase == "started":
-            return self._start(event)
-        if event.phase == "ended":
-            self._end(event)
-        elif isinstance(event.what, events.SystemPrompt):
-            self._keep_system(event.what.text)
-        elif (mark := mapping.mark(event.what)) is not None:
-            self._mark(event, mark)
-        return None
 
     def delegating(self, agent: str) -> SpanContext | None:
         """The open tool span that handed work to this agent; None if there is none."""
@@ -115,23 +136,25 @@ class SpanSink:
 
     # ------------------------------------------------------------------------------------------ scopes
 
-    def _start(self, event: Event) -> _Open:
+    def start(self, event: Event) -> _Open:
+        """Start the span of a scope."""
         what: Any = event.what
         around = self._around(event)
-        with IDS.following(event.turn_id, event.scope):
-            span = self._tracer.start_span(
+        with IDS.following(self._turn_id, event.scope):
+            span = self._sink.tracer.start_span(
                 mapping.span_name(what),
                 around,
                 kind=_KINDS[mapping.span_kind(what)],
-                attributes=self._safe(mapping.start_attributes(event, openinference=self._openinference)),
+                attributes=self._sink.safe(mapping.start_attributes(event)),
                 links=self._links(event),
                 start_time=event.at,
                 record_exception=False,
                 set_status_on_exception=False,
             )
-        context = otel.set_value(HERE, Here(self.store, event.turn_id, event.scope), set_span_in_context(span, around))
+        place = Here(self._sink.store, self._turn_id, event.scope)
+        context = otel.set_value(HERE, place, set_span_in_context(span, around))
         number = span.get_span_context()
-        opened = _Open(span, context, event.parent, what, self.store.get(number.span_id))
+        opened = _Open(span, context, event.parent, what, self._sink.store.get(number.span_id))
         self._open[event.scope] = opened
         self._contexts[event.scope] = number
         self._began(event, opened)
@@ -139,17 +162,16 @@ class SpanSink:
 
     def _began(self, event: Event, opened: _Open) -> None:
         """Keep what the span stands for, and write down what was waiting for it."""
-        what = opened.what
-        if opened.kept is not None:
-            opened.kept.what = what
+        what, kept = opened.what, opened.kept
+        if kept is not None:
+            kept.what = what
         if isinstance(what, events.Chat):
-            if opened.kept is not None:
-                opened.kept.previous = self._chats.get(what.purpose)
+            if kept is not None:
+                kept.previous = self._chats.get(what.purpose)
             self._chats[what.purpose] = what
         elif isinstance(what, events.Turn):
             self._root = opened
-            HUB.sinks[event.turn_id] = self
-            HUB.remember(event.turn_id, opened.span.get_span_context())
+            HUB.remember(self._turn_id, opened.span.get_span_context())
         if self._waiting and isinstance(what, events.Turn | events.Iteration):
             self._write_waiting(event.scope)
 
@@ -157,9 +179,9 @@ class SpanSink:
         """The context that a span starts in: the current one, unless it was lost on the way into a thread."""
         current = otel.get_current()
         if isinstance(event.what, events.Turn):
-            return otel.set_value(HERE, Here(self.store, event.turn_id, 0), current)
+            return otel.set_value(HERE, Here(self._sink.store, self._turn_id, 0), current)
         place = here(current)
-        if place is not None and place.turn_id == event.turn_id and place.scope == event.parent:
+        if place is not None and place.turn_id == self._turn_id and place.scope == event.parent:
             return current
         parent = self._open.get(event.parent) or self._root
         return current if parent is None else parent.context
@@ -177,7 +199,8 @@ class SpanSink:
             found.append((_delegated_by(what), {semconv.HERMES_LINK_TYPE: "delegated_by"}))
         return [Link(target, attributes) for target, attributes in found if target is not None]
 
-    def _end(self, event: Event) -> None:
+    def end(self, event: Event) -> None:
+        """Write what is known at the end of a scope; its context manager ends the span."""
         opened = self._open.pop(event.scope, None)
         if opened is None or not opened.span.is_recording():
             return
@@ -185,10 +208,7 @@ class SpanSink:
         opened.end_time = event.at
         if opened.kept is not None:
             opened.kept.what = what
-        attributes = mapping.end_attributes(event, openinference=self._openinference)
-        if self._content != "none" and opened.kept is not None:
-            attributes |= content_attributes(opened.kept, self._content, openinference=self._openinference)
-        opened.span.set_attributes(self._safe(attributes))
+        opened.span.set_attributes(self._sink.end_attributes(event, opened.kept))
         if mapping.failed(event):
             self._fail(opened.span, what, event.at)
         if isinstance(what, events.Turn):
@@ -196,8 +216,8 @@ class SpanSink:
 
     def _fail(self, span: Span, what: Scoped, at: int) -> None:
         if (exception := mapping.exception(what)) is not None:
-            span.add_event(semconv.EVENT_EXCEPTION, self._safe(exception), timestamp=at)
-        words = self._safe({semconv.EXCEPTION_MESSAGE: mapping.description(what)})
+            span.add_event(semconv.EVENT_EXCEPTION, self._sink.safe(exception), timestamp=at)
+        words = self._sink.safe({semconv.EXCEPTION_MESSAGE: mapping.description(what)})
         span.set_status(StatusCode.ERROR, words[semconv.EXCEPTION_MESSAGE] or None)
 
     def _finish(self) -> None:
@@ -209,19 +229,24 @@ class SpanSink:
 
     # ------------------------------------------------------------------------------------------ span events
 
-    def _mark(self, event: Event, mark: Mark) -> None:
-        place = self._place(mark, event.scope)
-        if place is None:
-            self._waiting.append((event, mark))
-        else:
-            self._write(place, event, mark)
+    def point(self, event: Event) -> None:
+        """Write a point as a span event, if it is one."""
+        if isinstance(event.what, events.SystemPrompt):
+            if self._root is not None and self._root.kept is not None:
+                self._root.kept.system = event.what.text
+        elif (mark := mapping.mark(event.what)) is not None:
+            place = self._place(mark, event.scope)
+            if place is None:
+                self._waiting.append((event, mark))
+            else:
+                self._write(place, event, mark)
 
     def _place(self, mark: Mark, scope: int) -> _Open | None:
         """The span that an event goes on; None if that has yet to start."""
         if mark.place != "turn":
             found = self._open.get(scope)
             while found is not None and not isinstance(found.what, events.Iteration):
-                found = self._open.get(found.parent)
+                found = self._open.get(found.parent) if found is not self._root else None
             if found is not None or mark.place == "next_iteration":
                 return found
         return self._root
@@ -243,16 +268,9 @@ class SpanSink:
         if isinstance(event.what, events.Steered):
             if place.kept is not None:
                 place.kept.points[event.at] = event.what
-            if self._content != "none":
+            if self._sink.content != "none":
                 attributes = attributes | point_content(event.what)
-        place.span.add_event(mark.name, self._safe(attributes), timestamp=event.at)
-
-    def _keep_system(self, text: str) -> None:
-        if self._root is not None and self._root.kept is not None:
-            self._root.kept.system = text
-
-    def _safe(self, attributes: dict[str, Any]) -> dict[str, Any]:
-        return safe_attributes(attributes, self._redact)
+        place.span.add_event(mark.name, self._sink.safe(attributes), timestamp=event.at)
 
 
 def _delegated_by(turn: events.Turn) -> SpanContext | None:
@@ -260,5 +278,5 @@ def _delegated_by(turn: events.Turn) -> SpanContext | None:
     place = here()
     if place is not None and place.turn_id == turn.parent_turn_id:
         return None
-    sink = HUB.sinks.get(turn.parent_turn_id)
-    return None if sink is None else sink.delegating(turn.agent) or HUB.root(turn.parent_turn_id)
+    parent = HUB.turns.get(turn.parent_turn_id)
+    return None if parent is None else parent.delegating(turn.agent) or HUB.root(turn.parent_turn_id)

@@ -13,7 +13,6 @@ from hermes_nb.telemetry.values import clean, clean_items
 from hermes_nb.vocabulary import events
 
 if TYPE_CHECKING:
-    from hermes_nb.vocabulary.events import Event
     from hermes_nb.vocabulary.messages import Reply, Usage
 
 Attributes = dict[str, Any]
@@ -73,16 +72,14 @@ class Row:
         end: The attributes known at the end.
         viewer_kind: `openinference.span.kind`.
         interrupted: An attribute and its value, for a scope that an interrupt left before it had an outcome.
-        viewer_start: Adds what viewers read, known at the start.
-        viewer_end: Adds what viewers read, known at the end.
+        viewer: Adds what viewers of OpenInference read.
     """
 
     start: Table
     end: Table
     viewer_kind: str = "CHAIN"
     interrupted: tuple[str, Any] | None = None
-    viewer_start: Callable[[Event, Attributes], None] = _nothing
-    viewer_end: Callable[[Event, Attributes], None] = _nothing
+    viewer: More = _nothing
 
 
 # ---------------------------------------------------------------------------------------------- turn
@@ -99,10 +96,7 @@ def _totals(turn: events.Turn, out: Attributes) -> None:
         _usage(turn.usage, out, "hermes.turn.usage")
 
 
-def _turn_for_viewers(event: Event, out: Attributes) -> None:
-    turn = event.what
-    assert isinstance(turn, events.Turn)
-    out[s.SESSION_ID] = event.conversation_id
+def _turn_for_viewers(turn: events.Turn, out: Attributes) -> None:
     out[s.AGENT_NAME] = turn.agent
     if isinstance(user := turn.metadata.get("user_id"), str) and user:
         out[s.USER_ID] = user
@@ -161,7 +155,7 @@ _TURN = Row(
         more=_totals,
     ),
     viewer_kind="AGENT",
-    viewer_start=_turn_for_viewers,
+    viewer=_turn_for_viewers,
 )
 
 _ITERATION = Row(
@@ -249,9 +243,7 @@ def _reply(chat: events.Chat, out: Attributes) -> None:
         _usage(reply.usage, out, "gen_ai.usage")
 
 
-def _chat_for_viewers(event: Event, out: Attributes) -> None:
-    chat = event.what
-    assert isinstance(chat, events.Chat)
+def _chat_for_viewers(chat: events.Chat, out: Attributes) -> None:
     if chat.cost_usd is not None:
         out[s.LLM_COST_TOTAL] = out[s.OPERATION_COST] = float(chat.cost_usd)
     reply: Reply | None = chat.reply
@@ -283,7 +275,7 @@ _CHAT = Row(
         more=_reply,
     ),
     viewer_kind="LLM",
-    viewer_end=_chat_for_viewers,
+    viewer=_chat_for_viewers,
 )
 
 
