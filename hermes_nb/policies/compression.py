@@ -45,7 +45,7 @@ class CompressionState:
         ratio: Tokens as the server counts them, for one of the estimate.
         awaiting_usage: A compression was made, and no server has counted the result yet.
         ineffective: Compressions in a row that did not help; only a real prompt below the threshold clears it.
-        quiet_until: No model is asked for a summary before this time (`time.monotonic`), after one failed.
+        quiet_until: Until this time (`time.monotonic`) no model is asked for a summary, because one failed.
     """
 
     passes: int = 0
@@ -92,14 +92,14 @@ class CompressionState:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A history in parts; what is in none of the protected parts is to be summarised.
+    """A history in parts.
 
     Attributes:
         head: Messages from the beginning that stay.
         previous: The summary so far.
         middle: Messages to be summarised; whole groups of calls and results.
-        words: The user's last words, when they stand further back than the tail.
-        tail: Messages from the end that stay.
+        words: Those of the middle that stay all the same: the user's last words, unless they are in the tail.
+        tail: Messages from the end that stay, shortened where they had to be.
     """
 
     head: tuple[Message, ...]
@@ -108,9 +108,16 @@ class Plan:
     words: tuple[Message, ...]
     tail: tuple[Message, ...]
 
-    def around(self, summary: Message | None) -> tuple[Message, ...]:
-        """The history with a summary in place of the middle; the user's last words are the last of the user."""
-        return (*self.head, *((summary,) if summary else ()), *self.words, *self.tail)
+    def around(self, summary: Message) -> tuple[Message, ...]:
+        """The history with a summary in place of the middle; the user's own last words come after it."""
+        return (*self.head, summary, *self.words, *self.tail)
+
+    def in_place(self, history: Sequence[Message]) -> tuple[Message, ...]:
+        """The history with nothing summarised: only what was shortened in the tail is exchanged."""
+        places = [index for index, message in enumerate(history) if message is not self.previous]
+        tail = places[len(places) - len(self.tail) :]
+        exchanged = dict(zip(tail, self.tail, strict=True))
+        return tuple(exchanged.get(index, message) for index, message in enumerate(history))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,18 +194,21 @@ class Compression:
         """The likely real size of a request, by what servers counted so far."""
         return int(estimate * state.ratio)
 
-    def due(self, state: CompressionState, estimate: int, threshold: float) -> bool:
+    def due(self, state: CompressionState, estimate: int, threshold: float, *, now: float) -> bool:
         """Whether the history is to be made smaller before the next request.
 
-        Not right after a compression, until a server has counted what came out; and not when compressions do not help.
+        Not right after a compression, until a server has counted what came out; not when compressions do not help;
+        and not for a while after a summary failed.
 
         Args:
             state: What is known so far.
             estimate: Of the whole request.
             threshold: See `tokens`.
+            now: `time.monotonic()`.
         """
-        may = self.enabled and state.passes < self.passes and state.ineffective < INEFFECTIVE
-        return may and not state.awaiting_usage and self.size(state, estimate) >= threshold
+        hopeless = state.awaiting_usage or state.ineffective >= INEFFECTIVE or now < state.quiet_until
+        may = self.enabled and state.passes < self.passes and not hopeless
+        return may and self.size(state, estimate) >= threshold
 
     def may_after_overflow(self, state: CompressionState) -> bool:
         """Whether another compression is tried after a server said that the request is too large."""
@@ -237,17 +247,16 @@ class Compression:
         previous = next((m for m in reversed(messages) if m.origin == "summary"), None)
         units = groups(message for message in messages if message is not previous)
         first = 0 if previous else self._head(units)
-        words = [message for unit in units for message in unit if message.role == "user" and not message.origin][-1:]
+        words = [unit[0] for unit in units if _is_prompt(unit[0])][-1:]
         room = goal - summary - meter.messages(words) - sum(map(meter.messages, units[:first]))
         last = self._tail(units, first, meter, room=room, tail=tail)
         kept = [message for unit in units[last:] for message in unit]
         middle = [message for unit in units[first:last] for message in unit]
-        said = _words(middle)
         return Plan(
             head=tuple(message for unit in units[:first] for message in unit),
             previous=previous,
-            middle=tuple(message for message in middle if not any(message is word for word in said)),
-            words=tuple(said),
+            middle=tuple(middle),
+            words=tuple(_words(middle)) if not any(_is_prompt(message) for message in kept) else (),
             tail=tuple(_fitted(kept, meter, room, self.protect_last)),
         )
 
@@ -278,11 +287,15 @@ class Compression:
         return start
 
 
+def _is_prompt(message: Message) -> bool:
+    return message.role == "user" and not message.origin
+
+
 def _words(middle: Sequence[Message]) -> list[Message]:
-    """The user's last prompt in these messages, and the steers after it, unless a later prompt stands in the tail."""
+    """The user's last prompt in these messages, and the steers after it."""
     said: list[Message] = []
     for message in middle:
-        if message.role == "user" and not message.origin:
+        if _is_prompt(message):
             said = [message]
         elif message.origin == "steer":
             said.append(message)

@@ -14,7 +14,7 @@ import string
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator
 
     from hermes_nb.vocabulary.messages import Message, ToolSpec
 
@@ -23,8 +23,6 @@ IMAGE = 1_500
 
 PER_MESSAGE, PER_CALL = 4, 10
 """Tokens of the markers around a message, and around a call and its id."""
-
-_FORGOTTEN = 16
 
 _KINDS: tuple[tuple[Iterable[int], float], ...] = (
     (string.ascii_letters.encode(), 0.26),
@@ -81,12 +79,13 @@ class TokenMeter:
             known = self._messages[id(message)] = (message, sum(_of_message(message)))
         return known[1]
 
-    def messages(self, messages: Sequence[Message]) -> int:
+    def messages(self, messages: Iterable[Message]) -> int:
         """Tokens of several messages."""
-        total = sum(map(self.message, messages))
-        if len(self._messages) > _FORGOTTEN * (len(messages) + _FORGOTTEN):
-            self._messages = {id(message): self._messages[id(message)] for message in messages}
-        return total
+        return sum(map(self.message, messages))
+
+    def keep(self, messages: Iterable[Message]) -> None:
+        """Forget all messages but these: the others have left the history."""
+        self._messages = {id(message): (message, self.message(message)) for message in messages}
 
     def overhead(self, system: str, tools: Iterable[ToolSpec]) -> int:
         """Tokens of what is sent besides the messages: the system prompt and the tools."""
