@@ -1,1 +1,138 @@
-"""Run, watch, steer and dissect LLM-agent turns in Jupyter."""
+"""Run, watch, steer and dissect LLM-agent turns in Jupyter.
+
+    import hermes_nb as hn
+
+    agent = hn.Agent(hn.Local(), tools=[my_function], budget=8)
+    run = agent.start("...")        # in a cell: the live panel
+    run.result().text
+
+Names of the layers that need pandas, a notebook or a plotting library are loaded on first use.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from hermes_nb._edges import LazyEdges
+from hermes_nb.agent import Agent
+from hermes_nb.policies.compression import Compression
+from hermes_nb.policies.guard import RateGuard
+from hermes_nb.policies.guardrails import Guardrails
+from hermes_nb.policies.limits import Ceiling, Grace, Refund
+from hermes_nb.policies.retry import Retry
+from hermes_nb.providers.base import ModelRequest, OnText, Provider, as_provider
+from hermes_nb.run import Run
+from hermes_nb.session import Session
+from hermes_nb.tools.context import ToolContext, ToolFailed
+from hermes_nb.tools.definition import tool
+from hermes_nb.turn.result import ExitReason, TurnResult
+from hermes_nb.vocabulary.budget import BudgetView, IterationBudget
+from hermes_nb.vocabulary.events import Event
+from hermes_nb.vocabulary.failures import (
+    ConfigurationError,
+    Failure,
+    FailureReason,
+    HermesError,
+    ProviderError,
+    ReplayMismatch,
+    RunInProgress,
+    ToolDefinitionError,
+    TraceError,
+    TurnFailed,
+    UnreadableTrace,
+)
+from hermes_nb.vocabulary.messages import Message, Reply, ToolCall, ToolResult, Usage
+
+if TYPE_CHECKING:
+    from hermes_nb.providers.anthropic import Anthropic
+    from hermes_nb.providers.credentials import CredentialPool
+    from hermes_nb.providers.local import Local
+    from hermes_nb.providers.mixture import Mixture
+    from hermes_nb.providers.openai_chat import OpenAIChat
+    from hermes_nb.telemetry import capture
+    from hermes_nb.traces import Trace, Traces, load
+    from hermes_nb.widgets.magics import load_ipython_extension, unload_ipython_extension
+
+_HOMES = {
+    "Anthropic": "hermes_nb.providers.anthropic",
+    "CredentialPool": "hermes_nb.providers.credentials",
+    "Local": "hermes_nb.providers.local",
+    "Mixture": "hermes_nb.providers.mixture",
+    "OpenAIChat": "hermes_nb.providers.openai_chat",
+    "Trace": "hermes_nb.traces",
+    "Traces": "hermes_nb.traces",
+    "capture": "hermes_nb.telemetry",
+    "load": "hermes_nb.traces",
+    "load_ipython_extension": "hermes_nb.widgets.magics",
+    "unload_ipython_extension": "hermes_nb.widgets.magics",
+}
+"""Where the names are that are loaded on first use."""
+
+__all__ = [  # noqa: RUF022  the nouns first, then everything else by the alphabet
+    "Agent",
+    "Run",
+    "Session",
+    "Trace",
+    "Traces",
+    "TurnResult",
+    "Anthropic",
+    "BudgetView",
+    "Ceiling",
+    "Compression",
+    "ConfigurationError",
+    "CredentialPool",
+    "Event",
+    "ExitReason",
+    "Failure",
+    "FailureReason",
+    "Grace",
+    "Guardrails",
+    "HermesError",
+    "IterationBudget",
+    "Local",
+    "Message",
+    "Mixture",
+    "ModelRequest",
+    "OnText",
+    "OpenAIChat",
+    "Provider",
+    "ProviderError",
+    "RateGuard",
+    "Refund",
+    "ReplayMismatch",
+    "Reply",
+    "Retry",
+    "RunInProgress",
+    "ToolCall",
+    "ToolContext",
+    "ToolDefinitionError",
+    "ToolFailed",
+    "ToolResult",
+    "TraceError",
+    "TurnFailed",
+    "UnreadableTrace",
+    "Usage",
+    "as_provider",
+    "capture",
+    "load",
+    "load_ipython_extension",
+    "tool",
+    "unload_ipython_extension",
+]
+
+Run.edges = LazyEdges()
+
+
+def __getattr__(name: str) -> Any:
+    """Load a name of another layer on first use."""
+    if name not in _HOMES:
+        msg = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(msg)
+    value = globals()[name] = getattr(import_module(_HOMES[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    """All public names, also those not loaded yet."""
+    return sorted({*globals(), *_HOMES})

@@ -44,6 +44,3 @@ class _Traced:
 
             self._trace = Trace.live(self._observed.store, self._turn_id)
         return self._trace
-
-    def flush(self) -> None:
-        self._observed.flush()

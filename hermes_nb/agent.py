@@ -13,7 +13,7 @@ from hermes_nb.policies.guard import RateGuard
 from hermes_nb.policies.guardrails import Guardrails
 from hermes_nb.policies.limits import Ceiling, Grace, Refund
 from hermes_nb.policies.retry import Retry
-from hermes_nb.providers.registry import resolve
+from hermes_nb.providers.base import Provider
 from hermes_nb.run import Run
 from hermes_nb.session import Session
 from hermes_nb.tools.toolbox import Toolbox
@@ -25,7 +25,6 @@ from hermes_nb.vocabulary.messages import Message
 
 if TYPE_CHECKING:
     from hermes_nb.turn.result import TurnResult
-    from hermes_nb.providers.base import Provider
     from hermes_nb.tools.definition import Tool
     from hermes_nb.vocabulary.messages import Content
 
@@ -270,7 +269,15 @@ def _chain(models: Models) -> tuple[Provider, ...]:
     if not given:
         msg = "an agent needs at least one model, for example Agent('openai:gpt-4.1-mini') or Agent(Local())"
         raise ConfigurationError(msg)
-    return tuple(resolve(model) for model in given)
+    return tuple(map(_provider, given))
+
+
+def _provider(model: str | Provider) -> Provider:
+    if isinstance(model, Provider):
+        return model
+    from hermes_nb.providers.registry import resolve  # noqa: PLC0415  with it comes httpx, which a script does not need
+
+    return resolve(model)
 
 
 def _checked(prompt: Content) -> Content:

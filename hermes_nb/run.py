@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from concurrent.futures import Future
 from contextlib import suppress
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
     from hermes_nb.vocabulary.events import Event, Sink
 
 
+logger = logging.getLogger("hermes_nb")
+
+
 class Observation(Protocol):
     """How a run is traced: a sink of its events, and the trace that comes of it."""
 
@@ -42,9 +46,6 @@ class Observation(Protocol):
     @property
     def trace(self) -> Trace:
         """The trace so far."""
-
-    def flush(self) -> None:
-        """Write what waits; called at the end of the turn."""
 
 
 class Edges(Protocol):
@@ -312,9 +313,11 @@ class Run:
 
     def _close(self) -> None:
         """Let go of the session before anybody is told of the end, so that the next turn may start at once."""
-        if self._session is not None:
-            self._session.close_turn(self.turn_id)
-        self._observation.flush()
+        try:
+            if self._session is not None:
+                self._session.close_turn(self.turn_id)
+        except Exception:
+            logger.warning("the session of turn %s could not be closed", self.turn_id, exc_info=True)
 
     def _tell_steer(self, note: Steer) -> None:
         self._recorder.tell(events.Steered(note.id, note.text, note.status, note.reason))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
@@ -58,8 +59,8 @@ class Guardrails:
     """Bounds on going round in circles, counted per turn.
 
     A result counts as a failure when its status says so (`error`, `timeout`), never by its text. A success clears the
-    failures of its call and of its tool. Calls that were cancelled or never begun do not count. The defaults are
-    those of hermes-agent 0.19.0.
+    failures of its call and of its tool. Calls that were cancelled or never begun do not count. The numbers are
+    those of hermes-agent 0.19.0; a tool that succeeds again and again is only warned of, since it may be polling.
 
     Args:
         same_call: Failures of one call with the same arguments.
@@ -74,7 +75,7 @@ class Guardrails:
 
     same_call: Bounds = (2, 5)
     same_tool: Bounds = (3, 8)
-    repeats: Bounds = (2, 5)
+    repeats: Bounds = (2, math.inf)
     invalid_batches: float = 3
 
     def __post_init__(self) -> None:

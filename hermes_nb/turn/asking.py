@@ -272,8 +272,9 @@ def _accept(state: TurnState, reply: Reply, chat: events.Chat, tally: Tally) -> 
     reply = state.with_own_ids(reply)
     chat.reply, chat.attempts = reply, tally.attempts
     chat.cost_usd = state.account(reply, chat.provider, chat.model)
-    if chat.purpose == "main" and (size := reply.prompt_tokens or (reply.usage and reply.usage.input_tokens)):
-        state.prompt_tokens = size
+    if chat.purpose == "main":
+        state.prompt_tokens = reply.prompt_tokens or (reply.usage.input_tokens if reply.usage else None)
+        state.sizes.observe(state.prompt_tokens, state.estimate, state.threshold)
     guard, identity = state.request.policies.guard, state.chain.provider.identity
     if guard is not None:
         state.guarded("guard", lambda: guard.clear(identity))

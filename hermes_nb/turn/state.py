@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 import time
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeVar
 
+from hermes_nb.policies.compression import CompressionState
 from hermes_nb.policies.guardrails import GuardrailState
+from hermes_nb.policies.tokens import TokenMeter
 from hermes_nb.turn.chain import Chain
 from hermes_nb.turn.prompting import Wire, system_prompt, with_identity
 from hermes_nb.turn.result import ExitReason, TurnResult
@@ -78,6 +81,9 @@ class TurnState:
         parts: Text of replies that were cut and are being continued.
         streamed: Pieces of the reply that is being streamed.
         prompt_tokens: Size of the last prompt as the server counted it; None until it has.
+        sizes: What is known about the size of requests.
+        estimate: Estimated tokens of the next request.
+        threshold: Tokens at which a compression is due.
         ending: Why the turn is over; None while it goes on.
     """
 
@@ -97,6 +103,10 @@ class TurnState:
     usage_by_model: defaultdict[str, Usage] = field(default_factory=lambda: defaultdict(Usage))
     cost_usd: float | None = None
     prompt_tokens: int | None = None
+    sizes: CompressionState = field(default_factory=CompressionState)
+    meter: TokenMeter = field(default_factory=TokenMeter)
+    estimate: int = 0
+    threshold: float = math.inf
     compacted: bool = False
     output_cap: int | None = None
     answered_by: tuple[str, str] = ("", "")

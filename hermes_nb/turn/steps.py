@@ -95,12 +95,15 @@ def take_steering(state: TurnState) -> None:
 
 async def ask_model(state: TurnState, iteration: events.Iteration) -> Reply | None:
     """The model's reply; None when the history had to be made smaller first, and the iteration was given back."""
-    state.doing = "api_call"
     try:
-        return await (_ask_in_grace(state) if state.in_grace else ask_chain(state, Question()))
-    except Overflow as overflow:
-        await make_room_after(state, iteration, overflow.failure)
-        return None
+        while True:
+            state.doing = "api_call"
+            try:
+                return await (_ask_in_grace(state) if state.in_grace else ask_chain(state, Question()))
+            except Overflow as overflow:
+                await make_room_after(state, iteration, overflow.failure)
+                if not state.in_grace:
+                    return None
     except ModelUnavailable as error:
         iteration.outcome, iteration.error_type = "failed", error.failure.error_type or error.failure.reason.value
         raise

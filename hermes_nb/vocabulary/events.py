@@ -197,12 +197,15 @@ class Fallback:
     error: str = ""
 
 
+CompressionTrigger = Literal["threshold", "preflight", "overflow", "manual"]
+
+
 @dataclass(slots=True)
 class Compression:
     """The history made smaller."""
 
     kind: ClassVar[str] = "compression"
-    trigger: Literal["threshold", "preflight", "overflow", "manual"]
+    trigger: CompressionTrigger
     strategy: str
     messages_before: int
     tokens_before: int
@@ -307,7 +310,6 @@ class SystemPrompt:
 
     kind: ClassVar[str] = "system"
     text: str
-    identity: str = ""
 
 
 DeltaPart = Literal["text", "reasoning", "call"]
