@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hermes_nb.run import Observation, Run
-    from hermes_nb.telemetry.capture import Observation as Observed
+    from hermes_nb.telemetry import Observation as Observed
     from hermes_nb.traces import Trace
     from hermes_nb.vocabulary.events import Sink
 

@@ -1,4 +1,4 @@
-"""One destination of spans."""
+"""Destinations: of spans, and of metrics."""
 
 from __future__ import annotations
 
@@ -6,17 +6,24 @@ import logging
 import threading
 from typing import TYPE_CHECKING, Any, Final
 
+from opentelemetry.sdk.metrics import MeterProvider as SdkMeterProvider
+from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcessor
 
-from hermes_nb.telemetry.exporting import Quiet
+from hermes_nb.telemetry.exporting import QuietMetrics, QuietSpans
+from hermes_nb.telemetry.hub import SCOPE_NAME, resource, version
+from hermes_nb.telemetry.metrics import MetricSink
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from opentelemetry.metrics import MeterProvider
+    from opentelemetry.sdk.metrics.export import MetricExporter
     from opentelemetry.sdk.trace import ReadableSpan
     from opentelemetry.sdk.trace.export import SpanExporter
 
-    from hermes_nb.telemetry.exporting import Rendering
+    from hermes_nb.telemetry.metrics import Release
+    from hermes_nb.telemetry.rendering import Rendering
     from hermes_nb.telemetry.store import Kept
     from hermes_nb.vocabulary.events import Sink
 
@@ -24,26 +31,25 @@ logger = logging.getLogger("hermes_nb")
 
 _SEND_EVERY: Final = 1000
 """Milliseconds that a span waits for others at most, before they are sent together; a turn's end sends at once."""
+_METRICS_EVERY: Final = 10_000
+"""Milliseconds between two exports of metrics."""
 _QUEUE: Final = 32_768
 """Spans that wait for a server at most."""
 
 
-class Channel:
-    """One destination: renders ended spans for it, and hands them to its exporter.
+class SpanChannel:
+    """Renders ended spans for a destination, and hands them to its exporter.
 
     Args:
         name: The destination, in words that hold no key.
         exporter: Writes or sends.
         rendering: How spans look there.
         held: Spans are sent together, by another thread; otherwise each is written at once.
-        sink: Wants each turn's events as well.
-        close: Called last.
     """
 
     def __init__(self, name: str, exporter: SpanExporter, rendering: Rendering, *, held: bool) -> None:
         self.name = name
-        self.sink: Sink | None = None
-        self._exporter = Quiet(exporter, name)
+        self._exporter = QuietSpans(exporter, name)
         self._rendering = rendering
         self._processor = (
             BatchSpanProcessor(self._exporter, max_queue_size=_QUEUE, schedule_delay_millis=_SEND_EVERY)
@@ -53,6 +59,11 @@ class Channel:
         self._held = held
         self._sending: threading.Thread | None = None
         self._broken = False
+
+    @property
+    def sink(self) -> Sink | None:
+        """Spans are enough."""
+        return None
 
     def take(self, span: ReadableSpan, kept: Kept) -> None:
         """Render a span and pass it on."""
@@ -84,7 +95,54 @@ class Channel:
     @property
     def failures(self) -> int:
         """Exports that failed."""
-        return self._exporter.failures
+        return self._exporter.trouble.count
+
+
+class MetricChannel:
+    """Records metrics of the turns' events, and hands them to an exporter now and then.
+
+    Args:
+        name: The destination, in words that hold no key.
+        exporter: Writes or sends; None for a provider of the user's, which has its own.
+        release: Whose names model calls are recorded under.
+        provider: Makes the instruments instead of one for this exporter.
+    """
+
+    def __init__(
+        self, name: str, exporter: MetricExporter | None, release: Release, provider: MeterProvider | None = None
+    ) -> None:
+        self.name = name
+        self._exporter = None if exporter is None else QuietMetrics(exporter, name)
+        self._own: SdkMeterProvider | None = None
+        if self._exporter is not None:
+            reader = PeriodicExportingMetricReader(self._exporter, export_interval_millis=_METRICS_EVERY)
+            provider = self._own = SdkMeterProvider([reader], resource=resource(), shutdown_on_exit=False)
+        assert provider is not None, "a channel has an exporter or a provider"
+        self.sink: Sink | None = MetricSink(provider.get_meter(SCOPE_NAME, version()), release)
+
+    def take(self, span: ReadableSpan, kept: Kept) -> None:
+        """Nothing: events are enough."""
+
+    def send(self) -> None:
+        """Nothing: metrics are sent at their own pace."""
+
+    def flush(self, timeout: float) -> bool:
+        """Send what was recorded; wait at most so many seconds."""
+        if self._own is None:
+            return True
+        thread = _in_background(self._own.force_flush)
+        thread.join(timeout)
+        return not thread.is_alive()
+
+    def close(self, timeout: float) -> None:
+        """Send what was recorded, and stop; takes so many seconds at most."""
+        if self._own is not None:
+            _in_background(self._own.shutdown).join(timeout)
+
+    @property
+    def failures(self) -> int:
+        """Exports that failed."""
+        return 0 if self._exporter is None else self._exporter.trouble.count
 
 
 def _in_background(work: Callable[[], Any]) -> threading.Thread:

@@ -1,4 +1,4 @@
-"""Exporters that leave the turn alone: they fail quietly, once, and what they write is for their reader's eyes."""
+"""Exporters that leave the turn alone: they fail quietly, and tell of it once."""
 
 from __future__ import annotations
 
@@ -7,91 +7,19 @@ import os
 import threading
 from typing import IO, TYPE_CHECKING, Any, cast
 
-from opentelemetry.sdk.trace import Event as SpanEvent
-from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.metrics.export import MetricExporter, MetricExportResult
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
-from hermes_nb.telemetry import mapping, semconv
-from hermes_nb.telemetry.content import content_attributes, point_content
-from hermes_nb.telemetry.redaction import Redactor, safe_attributes
-from hermes_nb.vocabulary.events import Steered
+from hermes_nb.telemetry.redaction import Redactor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from hermes_nb.telemetry.content import Content
-    from hermes_nb.telemetry.hiding import Hidden
-    from hermes_nb.telemetry.store import Kept
+    from opentelemetry.sdk.metrics.export import MetricsData
+    from opentelemetry.sdk.trace import ReadableSpan
 
 logger = logging.getLogger("hermes_nb")
-
-_ADDED = semconv.CONTENT | semconv.VIEWER | {semconv.HERMES_MESSAGES_OFFSET}
-"""What a rendering decides about; taken off a span before it adds its own."""
-
-
-class Rendering:
-    """How spans look to one reader.
-
-    Args:
-        content: How much of what was said they see.
-        openinference: Whether they see what viewers of OpenInference read.
-        redact: Applied to every text, after what has the form of a key was taken out.
-        hidden: What the environment's `OPENINFERENCE_HIDE_*` hide.
-    """
-
-    def __init__(
-        self,
-        content: Content,
-        hidden: Hidden,
-        *,
-        openinference: bool = True,
-        redact: Callable[[str], str] | None = None,
-    ) -> None:
-        self.content: Content = content
-        self.openinference = openinference
-        self._hidden = hidden
-        self._redact = Redactor(custom=redact)
-
-    def __call__(self, span: ReadableSpan, kept: Kept) -> ReadableSpan:
-        """The span as this reader sees it; a span of the user's own as it is."""
-        if kept.what is None:
-            return span
-        return ReadableSpan(
-            name=span.name,
-            context=span.get_span_context(),
-            parent=span.parent,
-            resource=span.resource,
-            attributes=self._attributes(span, kept),
-            events=[self._event(event, kept) for event in span.events],
-            links=span.links,
-            kind=span.kind,
-            status=span.status,
-            start_time=span.start_time,
-            end_time=span.end_time,
-            instrumentation_scope=span.instrumentation_scope,
-        )
-
-    def _attributes(self, span: ReadableSpan, kept: Kept) -> dict[str, Any]:
-        assert kept.what is not None
-        out = {key: value for key, value in (span.attributes or {}).items() if key not in _ADDED}
-        if self.openinference:
-            out |= mapping.viewer_attributes(kept.what, str(out.get(semconv.GEN_AI_CONVERSATION_ID, "")))
-        out |= content_attributes(
-            kept,
-            self.content,
-            redact=self._hidden.text("INPUT", self._redact),
-            redact_output=self._hidden.text("OUTPUT", self._redact),
-            openinference=self.openinference,
-        )
-        return self._hidden.attributes(safe_attributes(out, self._redact))
-
-    def _event(self, event: SpanEvent, kept: Kept) -> SpanEvent:
-        point = kept.points.get(event.timestamp)
-        if self.content == "none" or not isinstance(point, Steered):
-            return event
-        said = point_content(point, redact=self._hidden.text("INPUT", self._redact))
-        return SpanEvent(event.name, {**(event.attributes or {}), **said}, event.timestamp)
 
 
 class Lines:
@@ -139,11 +67,18 @@ def _ends_torn(file: int) -> bool:
     return os.read(file, 1) != b"\n"
 
 
-def file_exporter(path: Path) -> SpanExporter:
-    """The official OTLP JSON lines exporter, writing through `Lines`."""
+def file_of_spans(path: Path) -> SpanExporter:
+    """The official OTLP JSON lines exporter of spans, writing through `Lines`."""
     from opentelemetry.exporter.otlp.json.file import FileSpanExporter  # noqa: PLC0415  loaded on first use
 
     return FileSpanExporter(stream=cast("IO[str]", Lines(path)))
+
+
+def file_of_metrics(path: Path) -> MetricExporter:
+    """The official OTLP JSON lines exporter of metrics, writing through `Lines`."""
+    from opentelemetry.exporter.otlp.json.file import FileMetricExporter  # noqa: PLC0415  loaded on first use
+
+    return FileMetricExporter(stream=cast("IO[str]", Lines(path)))
 
 
 class _Mute(logging.Filter):
@@ -173,51 +108,87 @@ class _Mute(logging.Filter):
 _MUTE = _Mute()
 
 
-class Quiet(SpanExporter):
-    """An exporter whose failures are told once, in one line, and reach nobody else.
+class Trouble:
+    """Tells of a destination's failures once, in one line, and counts the others.
 
     Args:
-        exporter: Does the work.
+        exporter: What works for the destination; what it logs meanwhile is kept.
+        signal: What does not get there: spans, metrics.
         destination: Where to, in words that hold no key.
     """
 
-    def __init__(self, exporter: SpanExporter, destination: str) -> None:
-        self.failures = 0
-        self._exporter = exporter
+    def __init__(self, exporter: object, signal: str, destination: str) -> None:
+        self.count = 0
+        self._signal = signal
         self._destination = destination
         for kind in type(exporter).__mro__:
             logging.getLogger(kind.__module__).addFilter(_MUTE)
 
-    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        """Export; a failure is counted."""
+    def guard(self, work: Callable[[], Any], ok: Any = None) -> bool:
+        """Do some work of the exporter's; whether it did not raise, and came to `ok` if something is given."""
         heard = _MUTE.listen()
         try:
-            result = self._exporter.export(spans)
+            result = work()
         except Exception as error:  # noqa: BLE001  an exporter may never break a turn
-            self._fail(f"{type(error).__name__}: {error}")
-            return SpanExportResult.FAILURE
+            self._tell(f"{type(error).__name__}: {error}")
+            return False
         finally:
             _MUTE.stop()
-        if result is not SpanExportResult.SUCCESS:
-            self._fail(heard[0] if heard else "no reason given")
-        return result
+        if ok is not None and result is not ok:
+            self._tell(heard[0] if heard else "no reason given")
+            return False
+        return True
 
-    def _fail(self, reason: str) -> None:
-        self.failures += 1
-        if self.failures == 1:
+    def _tell(self, reason: str) -> None:
+        self.count += 1
+        if self.count == 1:
             words = Redactor()(reason.splitlines()[0] if reason else "")
-            logger.warning("spans do not reach %s (%s); turns and traces in memory go on", self._destination, words)
+            logger.warning("%s do not reach %s (%s); turns go on", self._signal, self._destination, words)
+
+
+class QuietSpans(SpanExporter):
+    """A span exporter whose failures reach nobody but `trouble`."""
+
+    def __init__(self, exporter: SpanExporter, destination: str) -> None:
+        self.trouble = Trouble(exporter, "spans", destination)
+        self._exporter = exporter
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        """Export; a failure is told of."""
+        done = self.trouble.guard(lambda: self._exporter.export(spans), SpanExportResult.SUCCESS)
+        return SpanExportResult.SUCCESS if done else SpanExportResult.FAILURE
 
     def shutdown(self) -> None:
-        """Shut the exporter down; also one that fails at it."""
-        _MUTE.listen()
-        try:
-            self._exporter.shutdown()
-        except Exception as error:  # noqa: BLE001
-            self._fail(f"{type(error).__name__}: {error}")
-        finally:
-            _MUTE.stop()
+        """Shut the exporter down."""
+        self.trouble.guard(self._exporter.shutdown)
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
         """Flush the exporter."""
-        return self._exporter.force_flush(timeout_millis)
+        return self.trouble.guard(lambda: self._exporter.force_flush(timeout_millis))
+
+
+class QuietMetrics(MetricExporter):
+    """A metric exporter whose failures reach nobody but `trouble`."""
+
+    def __init__(self, exporter: MetricExporter, destination: str) -> None:
+        super().__init__(
+            preferred_temporality=exporter._preferred_temporality,  # noqa: SLF001  the SDK's own readers look there
+            preferred_aggregation=exporter._preferred_aggregation,  # noqa: SLF001
+        )
+        self.trouble = Trouble(exporter, "metrics", destination)
+        self._exporter = exporter
+
+    def export(self, metrics_data: MetricsData, timeout_millis: float = 10_000, **kwargs: Any) -> MetricExportResult:
+        """Export; a failure is told of."""
+        done = self.trouble.guard(
+            lambda: self._exporter.export(metrics_data, timeout_millis, **kwargs), MetricExportResult.SUCCESS
+        )
+        return MetricExportResult.SUCCESS if done else MetricExportResult.FAILURE
+
+    def shutdown(self, timeout_millis: float = 30_000, **kwargs: Any) -> None:
+        """Shut the exporter down."""
+        self.trouble.guard(lambda: self._exporter.shutdown(timeout_millis, **kwargs))
+
+    def force_flush(self, timeout_millis: float = 10_000) -> bool:
+        """Flush the exporter."""
+        return self.trouble.guard(lambda: self._exporter.force_flush(timeout_millis))

@@ -12,7 +12,7 @@ import uuid
 from collections import OrderedDict
 from contextlib import contextmanager
 from functools import cache
-from importlib.metadata import version
+from importlib.metadata import version as version_of
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 from weakref import WeakSet, WeakValueDictionary
 
@@ -149,6 +149,12 @@ class Hub(SpanProcessor):
 HUB: Final = Hub()
 
 
+@cache
+def version() -> str:
+    """The library's version."""
+    return version_of("hermes-nb")
+
+
 class _TurnIds(RandomIdGenerator):
     """Ids that follow from the turn, where a turn's scope starts; random ones elsewhere."""
 
@@ -202,7 +208,7 @@ def resource() -> Resource:
     return Resource.create(
         {
             semconv.SERVICE_NAME: named,
-            semconv.SERVICE_VERSION: version("hermes-nb"),
+            semconv.SERVICE_VERSION: version(),
             semconv.OPENINFERENCE_PROJECT_NAME: os.environ.get("PHOENIX_PROJECT_NAME") or named,
             semconv.HERMES_SEMCONV_GENAI: semconv.GENAI_RELEASE,
             semconv.HERMES_RUN_ID: uuid.uuid4().hex[:16],

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 GENAI_RELEASE: Final = "0.1.0"
 
@@ -289,3 +289,107 @@ METRIC_HERMES_GRACE_CALLS: Final = "hermes.grace_calls"
 METRIC_HERMES_INTERRUPTS: Final = "hermes.interrupts"
 METRIC_HERMES_ITERATIONS: Final = "hermes.iterations"
 METRIC_HERMES_TURNS: Final = "hermes.turns"
+
+
+class Instrument(NamedTuple):
+    """A metric's instrument; `release` names the older conventions that alone have it."""
+
+    kind: str
+    unit: str
+    description: str
+    boundaries: tuple[float, ...] = ()
+    release: str = ""
+
+
+METRICS: Final[dict[str, Instrument]] = {
+    METRIC_GEN_AI_CLIENT_INFERENCE_DURATION: Instrument(
+        kind="histogram",
+        unit="s",
+        description="Duration of a model call with all its retries.",
+        boundaries=(0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92),
+    ),
+    METRIC_GEN_AI_CLIENT_INFERENCE_TIME_TO_FIRST_CHUNK: Instrument(
+        kind="histogram",
+        unit="s",
+        description="Time to the first streamed piece.",
+        boundaries=(0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92),
+    ),
+    METRIC_GEN_AI_CLIENT_INFERENCE_USAGE_INPUT_TOKENS: Instrument(
+        kind="counter", unit="{token}", description="Input tokens, cached ones included."
+    ),
+    METRIC_GEN_AI_CLIENT_INFERENCE_USAGE_OUTPUT_TOKENS: Instrument(
+        kind="counter", unit="{token}", description="Output tokens, reasoning included."
+    ),
+    METRIC_GEN_AI_CLIENT_INFERENCE_USAGE_CACHE_READ_INPUT_TOKENS: Instrument(
+        kind="counter", unit="{token}", description="Input tokens read from a cache."
+    ),
+    METRIC_GEN_AI_CLIENT_INFERENCE_USAGE_CACHE_WRITE_INPUT_TOKENS: Instrument(
+        kind="counter", unit="{token}", description="Input tokens written to a cache."
+    ),
+    METRIC_GEN_AI_CLIENT_INFERENCE_USAGE_REASONING_OUTPUT_TOKENS: Instrument(
+        kind="counter", unit="{token}", description="Output tokens that were reasoning."
+    ),
+    METRIC_GEN_AI_CLIENT_OPERATION_DURATION: Instrument(
+        kind="histogram",
+        unit="s",
+        description="Duration of a model call, under its name of semantic conventions 1.37.",
+        boundaries=(0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92),
+        release="1.37",
+    ),
+    METRIC_GEN_AI_CLIENT_TOKEN_USAGE: Instrument(
+        kind="histogram",
+        unit="{token}",
+        description="Tokens of a model call, under the name of semantic conventions 1.37.",
+        boundaries=(1, 4, 16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304, 16777216, 67108864),
+        release="1.37",
+    ),
+    METRIC_GEN_AI_INVOKE_AGENT_DURATION: Instrument(
+        kind="histogram",
+        unit="s",
+        description="Duration of a turn.",
+        boundaries=(0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 51.2, 102.4, 204.8, 409.6),
+    ),
+    METRIC_GEN_AI_INVOKE_AGENT_INFERENCE_CALLS: Instrument(
+        kind="histogram",
+        unit="{inference_call}",
+        description="Model calls of a turn, failed ones included.",
+        boundaries=(1, 2, 4, 8, 16, 32, 64, 128),
+    ),
+    METRIC_GEN_AI_INVOKE_AGENT_TOOL_CALLS: Instrument(
+        kind="histogram",
+        unit="{tool_call}",
+        description="Tool calls of a turn, failed ones included.",
+        boundaries=(1, 2, 4, 8, 16, 32, 64, 128),
+    ),
+    METRIC_GEN_AI_EXECUTE_TOOL_DURATION: Instrument(
+        kind="histogram",
+        unit="s",
+        description="Duration of a tool call.",
+        boundaries=(0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92),
+    ),
+    METRIC_HERMES_TURNS: Instrument(kind="counter", unit="{turn}", description="Turns ended."),
+    METRIC_HERMES_ITERATIONS: Instrument(kind="counter", unit="{iteration}", description="Passes of the loop."),
+    METRIC_HERMES_API_ATTEMPTS: Instrument(kind="counter", unit="{attempt}", description="Requests to model servers."),
+    METRIC_HERMES_API_BACKOFF: Instrument(
+        kind="histogram",
+        unit="s",
+        description="Time waited before a retry.",
+        boundaries=(0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 51.2, 102.4, 204.8, 409.6),
+    ),
+    METRIC_HERMES_FALLBACKS: Instrument(kind="counter", unit="{switch}", description="Switches to another provider."),
+    METRIC_HERMES_COMPRESSIONS: Instrument(
+        kind="counter", unit="{compression}", description="Compressions of the history."
+    ),
+    METRIC_HERMES_COMPRESSION_TOKENS_SAVED: Instrument(
+        kind="histogram",
+        unit="{token}",
+        description="Tokens that a compression saved.",
+        boundaries=(1, 4, 16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304, 16777216, 67108864),
+    ),
+    METRIC_HERMES_BUDGET_REFUNDS: Instrument(kind="counter", unit="{iteration}", description="Iterations given back."),
+    METRIC_HERMES_BUDGET_REMAINING: Instrument(kind="gauge", unit="{iteration}", description="Iterations left."),
+    METRIC_HERMES_GRACE_CALLS: Instrument(kind="counter", unit="{call}", description="Grace calls."),
+    METRIC_HERMES_INTERRUPTS: Instrument(
+        kind="counter", unit="{interrupt}", description="Interrupts that took effect."
+    ),
+}

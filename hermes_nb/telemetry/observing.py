@@ -1,0 +1,83 @@
+"""Observing one turn: its sink, and where its spans are kept."""
+
+from __future__ import annotations
+
+import logging
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from hermes_nb.telemetry.hub import HUB, SCOPE_NAME, here, own_provider, version
+from hermes_nb.telemetry.spans import SpanSink
+from hermes_nb.telemetry.store import LiveStore
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from opentelemetry.trace import TracerProvider
+
+    from hermes_nb.telemetry.content import Content
+    from hermes_nb.vocabulary.events import Event, Sink
+
+logger = logging.getLogger("hermes_nb")
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What watches one turn.
+
+    Attributes:
+        sink: Takes the turn's events.
+        store: Holds the turn's spans, open ones included.
+    """
+
+    sink: Sink
+    store: LiveStore
+
+    def flush(self) -> None:
+        """The turn is over: what is still held begins to be sent. Does not wait."""
+        for outlet in HUB.outlets:
+            outlet.send()
+
+
+def observe(tracer_provider: TracerProvider | None = None) -> Observation:
+    """Watch one turn; called where the turn is started, so that a span open there becomes its parent.
+
+    Args:
+        tracer_provider: Makes the spans instead of the process's own; it gets a processor, so that the store and the
+            captures have them too.
+    """
+    around = here()
+    store = LiveStore() if around is None else around.store
+    provider = own_provider() if tracer_provider is None else tracer_provider
+    if os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
+        store.notes.append("no spans: OTEL_SDK_DISABLED is set")
+    elif not HUB.listen_to(provider):
+        store.notes.append(f"no spans here: {type(provider).__qualname__} takes no span processor")
+    tracer = provider.get_tracer(SCOPE_NAME, version())
+    if tracer_provider is None:
+        spans = SpanSink(tracer, store=store, openinference=False)
+    else:
+        spans = SpanSink(tracer, store=store, content=content_of_environment())
+    others = tuple(outlet.sink for outlet in HUB.outlets if outlet.sink is not None)
+    return Observation(_with(spans, others) if others else spans, store)
+
+
+def _with(spans: SpanSink, others: tuple[Sink, ...]) -> Sink:
+    """The span sink, and others beside it that may fail without it."""
+
+    def tell(event: Event) -> AbstractContextManager[object] | None:
+        for other in others:
+            try:
+                other(event)
+            except Exception:
+                logger.warning("metrics of %s could not be recorded", type(event.what).__name__, exc_info=True)
+        return spans(event)
+
+    return tell
+
+
+def content_of_environment() -> Content:
+    """What `OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT` says of content on spans; `none` if unset."""
+    given = os.environ.get("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", "").strip().lower()
+    return "full" if given in ("span_only", "span_and_event", "true", "full") else "new" if given == "new" else "none"
