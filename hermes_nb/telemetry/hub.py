@@ -10,7 +10,6 @@ import os
 import threading
 import uuid
 from collections import OrderedDict
-from contextlib import contextmanager
 from functools import cache
 from importlib.metadata import version as version_of
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
@@ -26,8 +25,6 @@ from opentelemetry.trace import SpanContext, TraceFlags
 from hermes_nb.telemetry import mapping, semconv
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from opentelemetry.context import Context
     from opentelemetry.sdk.trace import ReadableSpan, Span
 
@@ -161,22 +158,17 @@ class _TurnIds(RandomIdGenerator):
     def __init__(self) -> None:
         self._next = threading.local()
 
-    @contextmanager
-    def following(self, turn_id: str, scope: int) -> Iterator[None]:
-        """Inside, the next span started by this thread is that of the scope."""
+    def expect(self, turn_id: str, scope: int) -> None:
+        """The next span that this thread starts is that of the scope."""
         self._next.value = (turn_id, scope)
-        try:
-            yield
-        finally:
-            self._next.value = None
 
     def generate_span_id(self) -> int:
         """The scope's span, or a random one."""
-        wanted = getattr(self._next, "value", None)
+        wanted, self._next.value = getattr(self._next, "value", None), None
         return super().generate_span_id() if wanted is None else mapping.span_id(*wanted)
 
     def generate_trace_id(self) -> int:
-        """The turn's trace, or a random one."""
+        """The turn's trace, or a random one; asked for before the span's id."""
         wanted = getattr(self._next, "value", None)
         return super().generate_trace_id() if wanted is None else mapping.trace_id(wanted[0])
 

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 from opentelemetry.sdk.trace import Event as SpanEvent
 from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.trace import Status
 
 from hermes_nb.telemetry import mapping, semconv
 from hermes_nb.telemetry.content import content_attributes, point_content
 from hermes_nb.telemetry.redaction import Redactor, safe_attributes
-from hermes_nb.vocabulary.events import Steered
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from hermes_nb.telemetry.content import Content
     from hermes_nb.telemetry.hiding import Hidden
@@ -41,10 +41,13 @@ class Rendering:
         openinference: bool = True,
         redact: Callable[[str], str] | None = None,
     ) -> None:
-        self.content: Content = content
-        self.openinference = openinference
+        self._content: Content = content
+        self._openinference = openinference
         self._hidden = hidden
+        self._custom = redact is not None
         self._redact = Redactor(custom=redact)
+        self._input = hidden.text("INPUT", self._redact)
+        self._output = hidden.text("OUTPUT", self._redact)
 
     def __call__(self, span: ReadableSpan, kept: Kept) -> ReadableSpan:
         """The span as this reader sees it; a span of the user's own as it is."""
@@ -59,7 +62,7 @@ class Rendering:
             events=[self._event(event, kept) for event in span.events],
             links=span.links,
             kind=span.kind,
-            status=span.status,
+            status=self._status(span.status),
             start_time=span.start_time,
             end_time=span.end_time,
             instrumentation_scope=span.instrumentation_scope,
@@ -67,21 +70,34 @@ class Rendering:
 
     def _attributes(self, span: ReadableSpan, kept: Kept) -> dict[str, Any]:
         assert kept.what is not None
-        out = {key: value for key, value in (span.attributes or {}).items() if key not in _ADDED}
-        if self.openinference:
+        out = _without(span.attributes, _ADDED)
+        if self._custom:
+            safe_attributes(out, self._redact)
+        if self._openinference:
             out |= mapping.viewer_attributes(kept.what, str(out.get(semconv.GEN_AI_CONVERSATION_ID, "")))
-        out |= content_attributes(
-            kept,
-            self.content,
-            redact=self._hidden.text("INPUT", self._redact),
-            redact_output=self._hidden.text("OUTPUT", self._redact),
-            openinference=self.openinference,
+        said = content_attributes(
+            kept, self._content, redact=self._input, redact_output=self._output, openinference=self._openinference
         )
-        return self._hidden.attributes(safe_attributes(out, self._redact))
+        return self._hidden.attributes(out | safe_attributes(said))
 
     def _event(self, event: SpanEvent, kept: Kept) -> SpanEvent:
         point = kept.points.get(event.timestamp)
-        if self.content == "none" or not isinstance(point, Steered):
+        if point is None and not self._custom:
             return event
-        said = point_content(point, redact=self._hidden.text("INPUT", self._redact))
-        return SpanEvent(event.name, {**(event.attributes or {}), **said}, event.timestamp)
+        out = _without(event.attributes, semconv.CONTENT)
+        if self._content != "none":
+            out |= point_content(point, redact=self._input)
+        return SpanEvent(event.name, safe_attributes(out, self._redact), event.timestamp)
+
+    def _status(self, status: Status) -> Status:
+        if status.description is None or not self._custom:
+            return status
+        return Status(status.status_code, self._redact(status.description))
+
+
+def _without(attributes: Mapping[str, Any] | None, keys: frozenset[str]) -> dict[str, Any]:
+    """A copy of a span's or an event's attributes without some of them."""
+    out: dict[str, Any] = dict(attributes.copy()) if attributes else {}  # type: ignore[attr-defined]  # the SDK's mapping
+    for key in keys & out.keys():
+        del out[key]
+    return out

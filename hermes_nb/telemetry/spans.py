@@ -140,17 +140,17 @@ class TurnSpans:
         """Start the span of a scope."""
         what: Any = event.what
         around = self._around(event)
-        with IDS.following(self._turn_id, event.scope):
-            span = self._sink.tracer.start_span(
-                mapping.span_name(what),
-                around,
-                kind=_KINDS[mapping.span_kind(what)],
-                attributes=self._sink.safe(mapping.start_attributes(event)),
-                links=self._links(event),
-                start_time=event.at,
-                record_exception=False,
-                set_status_on_exception=False,
-            )
+        IDS.expect(self._turn_id, event.scope)
+        span = self._sink.tracer.start_span(
+            mapping.span_name(what),
+            around,
+            kind=_KINDS[mapping.span_kind(what)],
+            attributes=self._sink.safe(mapping.start_attributes(event)),
+            links=self._links(event),
+            start_time=event.at,
+            record_exception=False,
+            set_status_on_exception=False,
+        )
         place = Here(self._sink.store, self._turn_id, event.scope)
         context = otel.set_value(HERE, place, set_span_in_context(span, around))
         number = span.get_span_context()
