@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 LONGEST_MESSAGE = 500
 """Characters of a failure's message."""
 
-_DEEPEST = 8  # objects in objects, and JSON in strings, are followed so far
+_DEEPEST = 16  # objects in objects, and JSON in strings, are followed so far
 _MOST = 200  # values looked at
 
 _WORDS = ("message", "msg", "error", "errors", "detail", "details", "title", "description", "error_description",
@@ -26,7 +26,7 @@ _WORDS = ("message", "msg", "error", "errors", "detail", "details", "title", "de
           "base_resp", "cause")  # fmt: skip
 _CODES = ("code", "type", "status", "status_code", "error_code", "reason", "param")
 _EMBEDDED = re.compile(r"[\[{].*[\]}]", re.DOTALL)
-_KEYS = re.compile(r"\b(?:sk|pk|rk|gsk|xai|hf|key|AIza)[-_][\w-]{8,}|(?<=Bearer )[^\s\"']{8,}|AIza[\w-]{20,}")
+_KEYS = re.compile(r"\b(?:sk|pk|rk|gsk|xai|hf|key|AIza)[-_][\w-]{8,}|(?<=Bearer )[\w.~+/=-]{8,}|AIza[\w-]{20,}")
 
 
 @dataclass
@@ -139,8 +139,8 @@ def plain(text: str, longest: int = LONGEST_MESSAGE * 4) -> str:
     text = text[:100_000]
     if re.match(r"\s*<(!doctype|html|head|body|\?xml)", text, re.IGNORECASE):
         found = re.search(r"<title[^>]*>(.*?)</title>|<h1[^>]*>(.*?)</h1>", text, re.IGNORECASE | re.DOTALL)
-        text = html.unescape(found[1] or found[2] or "") if found else ""
-        text = re.sub(r"<[^>]*>", " ", text) or "a page of HTML"
+        text = re.sub(r"<[^>]*>", " ", found[1] or found[2] or "") if found else ""
+        text = html.unescape(text) or "a page of HTML"
     text = re.sub(r"[\s\x00-\x1f\x7f-\x9f]+", " ", text).strip()
     return text if len(text) <= longest else f"{text[: longest - 1]}…"
 

@@ -46,14 +46,11 @@ _MAX = r"max_(?:completion_|output_|new_)?tokens"
 CAP = (
     rf"supports at most {_N} (?:completion|output) tokens",
     rf"> {_N}, which is the maximum allowed number of output tokens",
-    rf"{_MAX}\W[^.;]{{0,40}}(?:less than or equal to|at most|<=|no more than) {_N}",
+    rf"{_MAX}\W[^;]{{0,60}}(?:less than or equal to|at most|<=|no more than) {_N}",
     rf"{_MAX}\W[^.;]{{0,40}}cannot be greater than (?:\W*max_model_len\W+)?{_N}",
-    rf"{_MAX}\W[^.;]{{0,40}}(?:maximum (?:value )?(?:is|of)|limit (?:is|of)) {_N}",
-    rf"valid range of max_tokens is \[\d+, ?{_N}\]",
-    rf"range of max_tokens should be \[\d+, ?{_N}\]",
+    rf"range of max_tokens (?:is|should be) \[\d+, ?{_N}\]",
     rf"available_tokens\W{{1,4}}{_N}",
     rf"can only afford {_N}",
-    rf"maximum (?:number of )?output tokens (?:is|of|:) {_N}",
 )
 """Wording that names the most output tokens that can be asked for."""
 
@@ -69,18 +66,12 @@ class Stated:
     @property
     def free(self) -> int | None:
         """Output tokens that fit beside the input."""
-        if self.cap is not None:
-            return self.cap
-        if self.window is None or self.input is None:
-            return None
-        return max(0, self.window - self.input)
+        return None if self.window is None or self.input is None else max(0, self.window - self.input)
 
     @property
     def input_fits(self) -> bool:
         """Whether the input alone leaves room worth having: an eighth of the window, or 1024 tokens."""
-        if self.window is None or self.input is None:
-            return False
-        return self.window - self.input >= min(1024, max(1, self.window // 8))
+        return self.window is not None and (self.free or 0) >= min(1024, max(1, self.window // 8))
 
 
 def stated(text: str) -> Stated:

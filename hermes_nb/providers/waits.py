@@ -22,9 +22,8 @@ _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
 _SPAN = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|[smhd]))+")
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhd])")
 _WORDING = re.compile(
-    r"(?:try again in|retry (?:after|in)|please wait|wait for|available in|resets? in)\s+"
-    r"(?:about |for )?(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>milliseconds?|ms|seconds?|secs?|s|minutes?|mins?|m|hours?|h)?\b"
-    r"(?P<more>(?:\d+(?:\.\d+)?(?:ms|[smhd]))*)",
+    r"(?:try again in|retry (?:after|in)|please wait|wait for|available in|resets? in)\s+(?:about |for )?"
+    r"(?:(?P<span>(?:\d+(?:\.\d+)?(?:ms|[smhd]))+)\b|(?P<number>\d+(?:\.\d+)?) ?(?P<unit>milli|s|m|h|d)?)",
     re.IGNORECASE,
 )
 _BUCKET = re.compile(r"(?:x-|anthropic-)?ratelimit-")
@@ -55,7 +54,7 @@ def seconds(value: str, now: float | None = None) -> float | None:
 
 def _date(value: str, now: float) -> float | None:
     try:
-        moment = datetime.fromisoformat(value)
+        moment = datetime.fromisoformat(value.upper())
     except ValueError:
         try:
             moment = parsedate_to_datetime(value)
@@ -89,8 +88,7 @@ def retry_after(headers: Mapping[str, str], text: str = "", now: float | None = 
         return max(waits)
     if found := _WORDING.search(text):
         unit = (found["unit"] or "s").lower()
-        unit = unit if unit in _UNITS else "ms" if unit.startswith("milli") else unit[0]
-        return seconds(f"{found['number']}{unit}{found['more']}")
+        return seconds(found["span"] or f"{found['number']}{'ms' if unit == 'milli' else unit}")
     return None
 
 

@@ -1,0 +1,40 @@
+"""Text that comes in pieces."""
+
+from __future__ import annotations
+
+import re
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+class Pieces:
+    """Text in pieces; characters that a server cut in two (surrogate pairs) are joined again."""
+
+    __slots__ = ("_held", "_parts")
+
+    def __init__(self) -> None:
+        self._parts: list[str] = []
+        self._held = ""
+
+    def add(self, piece: str) -> str:
+        """Take a piece; gives what can be shown of it."""
+        if self._held or not piece.isascii():
+            piece, self._held = self._held + piece, ""
+            if "\ud800" <= piece[-1] <= "\udbff":
+                piece, self._held = piece[:-1], piece[-1]
+            piece = clean(piece)
+        self._parts.append(piece)
+        return piece
+
+    def __str__(self) -> str:
+        return "".join(self._parts) + clean(self._held)
+
+    def __bool__(self) -> bool:
+        return bool(self._parts)
+
+
+def clean(text: str) -> str:
+    """Join surrogate pairs; replace what stays alone."""
+    if text.isascii() or not _SURROGATE.search(text):
+        return text
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -1,0 +1,177 @@
+"""Every kind of error is told apart, by status, code and wording, as deep as it is wrapped."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hermes_nb.providers.error_bodies import LONGEST_MESSAGE, read_error, redacted
+from hermes_nb.providers.failures import error_within, refused
+from hermes_nb.providers.limits import CAP, INPUT, WINDOW
+from hermes_nb.providers.signs import TABLE
+from hermes_nb.vocabulary.failures import FailureReason as R
+from tests.providers.wordings import WORDINGS
+
+
+def raw(body) -> bytes:
+    return body.encode() if isinstance(body, str) else json.dumps(body).encode()
+
+
+def named(wording):
+    return f"{wording.server}-{wording.status}-{wording.reason}"
+
+
+@pytest.mark.parametrize("wording", WORDINGS, ids=named)
+def test_what_servers_say_is_understood(wording):
+    failure = refused(wording.status, {}, raw(wording.body))
+    assert (failure.reason, failure.limit) == (wording.reason, wording.limit), failure.message
+    assert failure.error_type == str(failure.status) == str(wording.status)
+
+
+@pytest.mark.parametrize("wording", [w for w in WORDINGS if isinstance(w.body, dict) and "error" in w.body], ids=named)
+def test_the_same_error_inside_a_success_means_the_same(wording):
+    error = wording.body["error"]
+    error = {"message": error} if isinstance(error, str) else error
+    failure = error_within({"error": error | {"status": wording.status}})
+    assert (failure.reason, failure.limit) == (wording.reason, wording.limit)
+
+
+@pytest.mark.parametrize("wording", [w for w in WORDINGS if w.body], ids=named)
+def test_an_error_wrapped_by_gateways_means_the_same(wording):
+    inner = raw(wording.body).decode()
+    for wrapped in (
+        {"detail": wording.body},
+        {"error": {"message": f"Upstream said: {inner}"}},
+        {"detail": {"error": inner}},
+    ):
+        assert refused(wording.status, {}, raw(wrapped)).reason == wording.reason, wrapped
+
+
+def test_every_sign_of_the_table_decides_somewhere():
+    deciding = {
+        next(i for i, sign in enumerate(TABLE) if sign.fits(wording.status, read_error(wording.body)))
+        for wording in WORDINGS
+    }
+    unseen = [sign for i, sign in enumerate(TABLE) if i not in deciding and (sign.wording or sign.codes)]
+    assert [sign.status for sign in unseen] == [(0,)]  # for errors inside a success, tested below
+
+
+@pytest.mark.parametrize("pattern", [p for sign in TABLE for p in sign.wording] + [*WINDOW, *INPUT, *CAP])
+def test_no_pattern_is_without_a_wording(pattern):
+    assert any(re.search(pattern, read_error(w.body).text, re.IGNORECASE) for w in WORDINGS), pattern
+
+
+@pytest.mark.parametrize(
+    ("status", "reason"),
+    [(400, R.BAD_REQUEST), (401, R.AUTH), (402, R.BILLING), (403, R.AUTH), (404, R.MODEL_NOT_FOUND),
+     (405, R.BAD_REQUEST), (408, R.TIMEOUT), (409, R.SERVER_ERROR), (413, R.PAYLOAD_TOO_LARGE), (422, R.BAD_REQUEST),
+     (425, R.SERVER_ERROR),
+     (429, R.RATE_LIMIT), (451, R.POLICY_BLOCKED), (499, R.BAD_REQUEST), (500, R.SERVER_ERROR), (502, R.SERVER_ERROR),
+     (503, R.OVERLOADED), (504, R.TIMEOUT), (529, R.OVERLOADED), (599, R.SERVER_ERROR), (204, R.MALFORMED_REPLY)],
+)  # fmt: skip
+def test_a_bare_status_has_a_reason(status, reason):
+    failure = refused(status, {}, b"")
+    assert (failure.reason, failure.message) == (reason, f"HTTP {status} with an empty body")
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ({"error": {"message": "Rate limit", "code": 429}}, R.RATE_LIMIT),
+        ({"error": {"message": "quota exceeded", "code": 429}}, R.RATE_LIMIT),
+        ({"choices": None, "error": "insufficient balance"}, R.BILLING),
+        ({"error": {"message": "context length exceeded"}}, R.CONTEXT_OVERFLOW),
+        ({"error": "something broke"}, R.SERVER_ERROR),
+        ({"error": {"message": "Rate limit exceeded"}}, R.RATE_LIMIT),
+        ({"error": {"message": "bad tools", "type": "invalid_request_error"}}, R.BAD_REQUEST),
+        ({"object": "error", "message": "x", "code": 503}, R.OVERLOADED),
+        ({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}, R.OVERLOADED),
+        ({"choices": [{"error": {"code": 502, "message": "x"}, "finish_reason": "error"}]}, R.SERVER_ERROR),
+        ({"base_resp": {"status_code": 1008, "status_msg": "insufficient balance"}}, R.BILLING),
+        ({"detail": "Not authenticated: missing api key"}, R.AUTH),
+        ({"error": True}, R.SERVER_ERROR),
+    ],
+)
+def test_an_error_inside_a_success_is_an_error(body, reason):
+    failure = error_within(body)
+    assert failure.reason == reason
+    assert failure.message
+
+
+@pytest.mark.parametrize(
+    "body",
+    [{"choices": []}, {"error": None, "choices": [{}]}, {"error": {}, "choices": []}, {"usage": {}}, {"id": "x"},
+     {"base_resp": {"status_code": 0}, "choices": [{}]}, {"choices": [{"message": {}}], "message": "hi", "code": 0}],
+)  # fmt: skip
+def test_what_is_no_error_is_none(body):
+    assert error_within(body) is None
+
+
+def test_a_number_is_a_window_only_where_the_words_say_so():
+    texts = ("context length exceeded (error 4096)", "context window exceeds limit (2013)", "too many tokens: 9000")
+    for text in (*texts, "prompt too long by 5000"):
+        assert refused(400, {}, raw({"error": {"message": text}})).limit is None
+
+
+def test_a_megabyte_of_html_becomes_its_title():
+    page = "<!doctype html><html><title>Internal &lt;b&gt;oops</title><body>" + "<p>x</p>" * 150_000
+    failure = refused(500, {}, page.encode())
+    assert failure.message == "Internal <b>oops"
+
+
+def test_a_message_is_short_and_one_line():
+    failure = refused(500, {}, raw({"error": {"message": "a\n\tb\x00\x1b[31mc " + "x" * 10_000}}))
+    assert failure.message.startswith("a b [31mc xxx")
+    assert len(failure.message) == LONGEST_MESSAGE
+
+
+def test_fastapi_tells_where():
+    failure = refused(
+        422, {}, raw({"detail": [{"loc": ["body", "n"], "msg": "too small"}, {"loc": ["x"], "msg": "bad"}]})
+    )
+    assert failure.message == "body.n: too small: x: bad"
+
+
+def test_a_redirect_says_where_to():
+    assert "https://elsewhere/" in refused(301, {"Location": "https://elsewhere/"}, b"").message
+
+
+def test_keys_are_taken_out():
+    text = "Incorrect API key: sk-proj-abcdef123456 (Bearer abcdefghij) mine-is-short"
+    assert redacted(text, ["mine-is-short", ""]) == "Incorrect API key: *** (Bearer ***) ***"
+
+
+NAMES = ["error", "message", "code", "type", "detail", "metadata", "raw", "loc", "msg", "headers", "status",
+         "retry_after", "base_resp", "choices"]  # fmt: skip
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(
+            st.sampled_from(NAMES) | st.text(max_size=5),
+            inner,
+            max_size=5,
+        )
+    ),
+    max_leaves=20,
+)
+
+
+@given(st.integers(100, 599), st.binary(max_size=200) | json_values.map(lambda v: json.dumps(v).encode()),
+       st.dictionaries(st.sampled_from(["retry-after", "x-ratelimit-remaining-requests", "x-ratelimit-reset-requests"]),
+                       st.text(max_size=12)))  # fmt: skip
+def test_no_body_and_no_header_is_too_odd(status, body, headers):
+    failure = refused(status, headers, body)
+    assert failure.message
+    assert len(failure.message) <= LONGEST_MESSAGE
+    assert failure.retry_after is None or failure.retry_after >= 0
+
+
+@given(st.dictionaries(st.sampled_from([*NAMES, "type", "object"]), json_values))
+def test_no_object_is_too_odd(data):
+    failure = error_within(data)
+    assert failure is None or failure.message
