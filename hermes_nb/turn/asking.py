@@ -110,16 +110,15 @@ async def ask_provider(state: TurnState, question: Question, chat: events.Chat) 
     tally, waited = Tally(max_tokens=state.output_cap), 0.0
     connection = await _connect(state)
     while True:
-        tally.attempts += 1
+        chat.attempts = tally.attempts = tally.attempts + 1
         with state.recorder.scope(_attempt(state, tally, waited)) as attempt:
             answer = await _send(state, connection, question, chat, tally)
             if isinstance(answer, Reply):
                 attempt.outcome = "success"
-                return _accept(state, answer, chat, tally)
+                return _accept(state, answer, chat)
             step = await _decide(state, connection, answer, tally)
             _fail_attempt(attempt, answer, step, state)
         if step in (Step.GIVE_UP, Step.COMPRESS):
-            chat.attempts = tally.attempts
             raise ProviderError(answer)
         waited = await _pause(state, step, answer, tally)
 
@@ -267,10 +266,10 @@ async def _pause(state: TurnState, step: Step, failure: Failure, tally: Tally) -
     return wait
 
 
-def _accept(state: TurnState, reply: Reply, chat: events.Chat, tally: Tally) -> Reply:
+def _accept(state: TurnState, reply: Reply, chat: events.Chat) -> Reply:
     """Book a usable reply."""
     reply = state.with_own_ids(reply)
-    chat.reply, chat.attempts = reply, tally.attempts
+    chat.reply = reply
     chat.cost_usd = state.account(reply, chat.provider, chat.model)
     if chat.purpose == "main":
         state.prompt_tokens = reply.prompt_tokens or (reply.usage.input_tokens if reply.usage else None)

@@ -100,27 +100,30 @@ def fold(message: Message, text: str) -> Message:
 
 def clean(message: Message) -> Message:
     """The message without lone surrogates, blank tool names, and arguments that are no JSON object."""
-    content, calls = _scrub(message.content), tuple(map(_clean_call, message.tool_calls))
-    if content is message.content and calls == message.tool_calls:
+    content = message.content
+    if isinstance(content, str):
+        content = scrubbed(content)
+    else:
+        content = tuple({**part, "text": scrubbed(part["text"])} if "text" in part else part for part in content)
+    reasoning, calls = scrubbed(message.reasoning), tuple(map(_clean_call, message.tool_calls))
+    if (content, reasoning, calls) == (message.content, message.reasoning, message.tool_calls):
         return message
-    return replace(message, content=content, tool_calls=calls)
+    return replace(message, content=content, reasoning=reasoning, tool_calls=calls)
 
 
-def _scrub(content: Content) -> Content:
-    if not isinstance(content, str):
-        return content
+def scrubbed(text: str) -> str:
+    """The text without lone surrogates, which no server reads; each becomes the replacement character."""
     try:
-        content.encode()
+        text.encode()
     except UnicodeEncodeError:
-        return content.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return content
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
 
 
 def _clean_call(call: ToolCall) -> ToolCall:
-    if call.name.strip() and readable(call.arguments):
-        return call
-    arguments = call.arguments if readable(call.arguments) else "{}"
-    return replace(call, name=call.name.strip() or "invalid_tool_call", arguments=arguments)
+    arguments = scrubbed(call.arguments) if readable(call.arguments) else "{}"
+    name = scrubbed(call.name.strip()) or "invalid_tool_call"
+    return call if (name, arguments) == (call.name, call.arguments) else replace(call, name=name, arguments=arguments)
 
 
 def readable(arguments: str) -> bool:

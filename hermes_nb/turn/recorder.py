@@ -138,6 +138,7 @@ class Scope(Generic[S]):
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         interrupted = kind is not None and not issubclass(kind, Exception)
+        _current.reset(self._token)  # what a sink tells of the end happens outside of the scope
         self._recorder._publish(  # noqa: SLF001
             "ended", self.what, self.number, self._parent, self._iteration, interrupted=interrupted
         )
@@ -146,4 +147,3 @@ class Scope(Generic[S]):
                 manager.__exit__(None, None, None)
             except Exception:
                 logger.warning("a sink's context manager could not be left", exc_info=True)
-        _current.reset(self._token)

@@ -95,7 +95,9 @@ def test_a_failing_server_is_asked_again_within_the_same_iteration():
 
     assert result.completed
     assert (result.budget.used, result.retries) == (1, 2)
-    assert [row.wait.total_seconds() for row in result.trace.retries_df().itertuples()] == pytest.approx([2.5, 5], rel=0.2)
+    assert [row.wait.total_seconds() for row in result.trace.retries_df().itertuples()] == pytest.approx(
+        [2.5, 5], rel=0.2
+    )
     lines = tree(result).replace("=2.", "=").splitlines()
     assert [line.split(" wait")[0].strip() for line in lines[4:9]] == [
         "hermes.attempt 1 retry 503",
@@ -195,7 +197,9 @@ def test_the_grace_call_comes_once_without_tools_after_the_budget_is_gone():
 
 
 def test_calls_in_the_grace_call_are_not_run_and_a_summary_is_asked_for():
-    result = run(agent(call("population", city="Lyon"), call("population", city="Lille"), say("So far: Lyon."), budget=1))
+    result = run(
+        agent(call("population", city="Lyon"), call("population", city="Lille"), say("So far: Lyon."), budget=1)
+    )
 
     assert result.text == "So far: Lyon."
     assert result.tool_calls == 1
@@ -288,7 +292,9 @@ def test_a_compression_at_the_threshold_gives_its_iteration_back():
     assert result.messages[-2].text == "How many people live in Lyon?"
     assert len(result.messages) < 24
     assert "Towns were discussed." in [m.text for m in result.messages if m.origin == "summary"][0]
-    assert without_summaries(tree(result)).strip() == expected("""
+    assert (
+        without_summaries(tree(result)).strip()
+        == expected("""
         invoke_agent agent
           hermes.iteration 1
             hermes.compression preflight
@@ -297,6 +303,7 @@ def test_a_compression_at_the_threshold_gives_its_iteration_back():
             chat script
               hermes.attempt 1 success
         """).strip()
+    )
 
 
 def test_a_compression_after_an_overflow_gives_its_iteration_back_too():
@@ -305,7 +312,9 @@ def test_a_compression_after_an_overflow_gives_its_iteration_back_too():
 
     assert result.text == "522,000"
     assert (result.iterations, result.refunds, result.budget.used) == (2, 1, 1)
-    assert without_summaries(tree(result)).strip() == expected("""
+    assert (
+        without_summaries(tree(result)).strip()
+        == expected("""
         invoke_agent agent
           hermes.iteration 1
             chat script ERROR 400
@@ -316,6 +325,7 @@ def test_a_compression_after_an_overflow_gives_its_iteration_back_too():
             chat script
               hermes.attempt 1 success
         """).strip()
+    )
 
 
 def test_a_server_that_always_overflows_ends_the_turn_by_name_with_its_history():

@@ -1,0 +1,129 @@
+"""Whatever a model, its tools and its user do: the turn ends, in order, with a history that can be used."""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import Future
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import hermes_nb as hn
+from hermes_nb.providers.scripted import Say
+from hermes_nb.testing import calls, fails, no_waiting, say, script
+from hermes_nb.turn.prompting import Wire
+from hermes_nb.vocabulary.failures import FailureReason
+from hermes_nb.vocabulary.messages import ToolCall
+from tests.support.pairing import problems
+
+
+@hn.tool
+def count(number: int = 1) -> int:
+    """Counts."""
+    return number + 1
+
+
+@hn.tool
+def refuse() -> None:
+    """Always fails."""
+    raise LookupError("nothing here")
+
+
+@hn.tool(free=True, parallel_safe=True)
+def glance() -> str:
+    """Free."""
+    return "seen " * 50
+
+
+@hn.tool(parallel_safe=True)
+async def fetch(name: str = "x") -> dict:
+    """Async."""
+    return {"name": name}
+
+
+TOOLS = [count, refuse, glance, fetch]
+
+names = st.sampled_from(["count", "refuse", "glance", "fetch", "Count", "no_such_tool", ""])
+arguments = st.sampled_from(
+    ["{}", '{"number": 2}', '{"number": "3"}', '{"name": "y"}', "[1]", '{"number": ', "", "null"]
+)
+ids = st.sampled_from(["", "call_0", "call_1"])
+tool_calls = st.builds(ToolCall, ids, names, arguments)
+texts = st.sampled_from(["", " ", "an answer", "déjà 日本 \ud800", "x" * 3_000])
+finishes = st.sampled_from(["stop", "length", "tool_calls", "content_filter", "unknown"])
+replies = st.builds(Say, texts, st.lists(tool_calls, max_size=3).map(tuple), finish_reason=finishes, reasoning=texts)
+failures = st.builds(
+    fails, st.sampled_from(list(FailureReason)), retry_after=st.sampled_from([None, 0.0, 5.0, 9_999.0]),
+    times=st.integers(1, 4), limit=st.sampled_from([None, 3_000, 100]),
+)  # fmt: skip
+good = st.sampled_from([say("done"), calls(Say(calls=(ToolCall("", "count", "{}"),)))])
+scripts = st.lists(st.one_of(good, replies, failures), max_size=12)
+deeds = st.lists(st.tuples(st.integers(1, 120), st.sampled_from(["steer", "interrupt", "boundary"])), max_size=3)
+
+
+def outside(run: Future[hn.Run], deeds, told: list[hn.Event]):
+    """A sink that steers and interrupts when the turn has come to certain events."""
+    todo = dict(deeds)
+
+    def sink(event: hn.Event) -> None:
+        told.append(event)
+        deed = todo.pop(len(told), None)
+        if deed == "steer":
+            run.result().steer(f"note {len(told)}")
+        elif deed:
+            run.result().interrupt(when="now" if deed == "interrupt" else "boundary")
+
+    return sink
+
+
+@settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
+@given(chain=st.lists(scripts, min_size=1, max_size=3), budget=st.integers(0, 6), deeds=deeds, window=st.booleans())
+def test_every_turn_ends_within_its_bound_with_a_valid_history_and_a_complete_record(chain, budget, deeds, window):
+    models = [script(*steps, name=f"p{i}", context_window=2_000 if window else None) for i, steps in enumerate(chain)]
+    agent = hn.Agent(models, tools=TOOLS, budget=budget, refund=hn.Refund(limit=4))
+    told: list[hn.Event] = []
+    started: Future[hn.Run] = Future()
+    with no_waiting():
+        started.set_result(agent.start("q", session=False, sinks=[outside(started, deeds, told)]))
+    result = started.result().result(timeout=60)
+
+    assert result.iterations <= budget + result.refunds + 1
+    assert result.iterations - result.refunds - result.graces == result.budget.used
+    assert problems([message for message in Wire(result.messages).request("system")]) == []
+    assert len({c.id for m in result.messages for c in m.tool_calls}) == sum(len(m.tool_calls) for m in result.messages)
+    check_record(told)
+    check_trace(result)
+    notes = [e.what for e in told if e.what.kind == "steer"]
+    delivered = {n.id for n in notes if n.status == "delivered"}
+    undelivered = {n.id for n in notes if n.status == "undelivered"}
+    assert delivered.isdisjoint(undelivered)
+    assert {n.id for n in notes if n.status == "queued"} == delivered | undelivered
+    assert json.dumps(result.as_dict())
+
+
+def check_record(told: list[hn.Event]) -> None:
+    """Numbers without gaps, scopes inside each other, each of them ended."""
+    assert [event.seq for event in told] == list(range(1, len(told) + 1))
+    open_scopes: dict[int, int] = {}
+    for event in told:
+        if event.phase == "started":
+            assert event.parent == 0 or event.parent in open_scopes
+            open_scopes[event.scope] = event.parent
+        elif event.phase == "ended":
+            assert event.scope not in open_scopes.values()
+            open_scopes.pop(event.scope)
+        else:
+            assert event.scope == 0 or event.scope in open_scopes
+    assert open_scopes == {}
+
+
+def check_trace(result: hn.TurnResult) -> None:
+    """The frames tell the same numbers as the result."""
+    trace = result.trace
+    turn = trace.turns_df().iloc[0]
+    assert turn.exit_reason == result.exit_reason
+    assert len(trace.iterations_df()) == result.iterations
+    assert len(trace.refunds_df()) == result.refunds
+    assert len(trace.attempts_df()) - len(trace.chats_df()[trace.chats_df().attempts > 0]) == result.retries
+    assert trace.budget_df().delta.sum() == -result.budget.used
+    assert not trace.spans_df().is_running.any()
