@@ -13,6 +13,9 @@ CLOSE_ENOUGH = 0.7
 """How alike two words must be (difflib's ratio). Compared word by word: over the whole name `delete_user` and
 `create_user` would pass for one another."""
 
+LONG_ENOUGH = 5
+"""Letters that one of two words must have to be taken for the other: `read` and `head` are two words."""
+
 
 def closest(name: str, known: Iterable[str]) -> str:
     """The one known name that `name` stands for; empty if there is none, or more than one.
@@ -43,5 +46,11 @@ def words(name: str) -> list[str]:
 
 def _alike(one: list[str], other: list[str]) -> bool:
     pairs = zip(one, other, strict=True) if len(one) == len(other) else ()
-    ratios = [SequenceMatcher(None, a, b).ratio() for a, b in pairs]
-    return bool(ratios) and min(ratios) >= CLOSE_ENOUGH
+    likeness = [_likeness(a, b) for a, b in pairs]
+    return bool(likeness) and min(likeness) >= CLOSE_ENOUGH
+
+
+def _likeness(a: str, b: str) -> float:
+    if max(len(a), len(b)) < LONG_ENOUGH:
+        return float(a == b)
+    return SequenceMatcher(None, a, b).ratio()

@@ -62,7 +62,7 @@ def readable(value: object) -> Content:
     if parts := _parts(value) or _picture(value):
         return parts
     try:
-        data = to_jsonable_python(value, fallback=_shown, inf_nan_mode="strings", bytes_mode="utf8")
+        data = to_jsonable_python(value, fallback=_as_data, inf_nan_mode="strings", bytes_mode="utf8")
         return _clean(data if isinstance(data, str) else json.dumps(data, ensure_ascii=False))
     except (PydanticSerializationError, TypeError, ValueError, RecursionError):
         return _clean(_shown(value))
@@ -94,6 +94,13 @@ def _picture(value: object) -> tuple[dict[str, Any], ...]:
                 encoded = base64.b64encode(drawn).decode("ascii")
                 return ({"type": "image_url", "image_url": {"url": f"data:image/{kind};base64,{encoded}"}},)
     return ()
+
+
+def _as_data(value: Any) -> object:
+    """What stands in JSON for an object that it does not know: a path's text, a NumPy scalar's number, else a repr."""
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    return value.item() if getattr(value, "ndim", None) == 0 and hasattr(value, "item") else _shown(value)
 
 
 def _shown(value: object) -> str:

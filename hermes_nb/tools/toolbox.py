@@ -14,6 +14,7 @@ from hermes_nb.tools.context import ToolContext, ToolFailed
 from hermes_nb.tools.definition import Tool, ToolOptions, tool
 from hermes_nb.tools.names import closest
 from hermes_nb.tools.schema import InvalidArguments
+from hermes_nb.tools.stored import result_reader
 from hermes_nb.vocabulary import events
 from hermes_nb.vocabulary.failures import ConfigurationError
 from hermes_nb.vocabulary.messages import ToolResult
@@ -46,7 +47,8 @@ class Toolbox:
         batch_timeout: Seconds for all calls of one reply; a tool with a time-out of its own is not bound by it.
         result_limit: Characters of one result; more is kept in a file, and the model reads a preview.
         batch_limit: Characters of all results of one reply; the largest are cut first.
-        spill: Directory for the whole text of results that were cut.
+        spill: Directory for the whole text of results that were cut; with it the model is offered `read_result`,
+            a tool that reads there.
 
     Raises:
         ConfigurationError: Two tools have one name, something is no tool, or a limit cannot work.
@@ -75,7 +77,10 @@ class Toolbox:
             if not limit > 0:
                 msg = f"{name} is a number above 0, not {limit!r}"
                 raise ConfigurationError(msg)
-        fields = limits | {"tools": _named(tools), "batch_limit": batch_limit, "spill": spill}
+        named = _named(tools)
+        if spill is not None and named:
+            named.setdefault("read_result", result_reader(spill))
+        fields = limits | {"tools": named, "batch_limit": batch_limit, "spill": spill}
         for name, value in fields.items():
             object.__setattr__(self, name, value)
 
@@ -83,6 +88,18 @@ class Toolbox:
     def specs(self) -> tuple[ToolSpec, ...]:
         """What the model is told of each tool, in the order given."""
         return tuple(tool.spec for tool in self.tools.values())
+
+    def fitted(self, context_window: int | None, spill: Path | None) -> Toolbox:
+        """This box with limits that suit a window, and a place for what exceeds them; see `results.limits_for`."""
+        result_limit, batch_limit = results.limits_for(context_window)
+        return Toolbox(
+            self.tools.values(),
+            workers=self.workers,
+            batch_timeout=self.batch_timeout,
+            result_limit=min(result_limit, self.result_limit),
+            batch_limit=min(batch_limit, self.batch_limit),
+            spill=spill,
+        )
 
     def find(self, name: str) -> Tool | None:
         """The tool that a model means by this name: exactly that one, or the only one that is spelled like it."""

@@ -1,0 +1,40 @@
+"""The rest of a long result, piece by piece: a tool for the model."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from hermes_nb.tools.context import ToolFailed
+from hermes_nb.tools.definition import FunctionTool, tool
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_NAME = re.compile(r"[0-9a-f]{20}\.txt")
+_LONGEST = 20_000
+
+
+def result_reader(directory: Path) -> FunctionTool[[str, int, int], str]:
+    """A tool `read_result` that reads files which the toolbox has put into this directory, and no others."""
+
+    @tool(parallel_safe=True, type="datastore", result_limit=_LONGEST + 1_000)
+    def read_result(file: str, start: int = 0, characters: int = 8_000) -> str:
+        """Read a part of a tool result that was too long to be shown.
+
+        Args:
+            file: The file that the shortened result names.
+            start: The first character, from 0.
+            characters: How many, at most 20,000.
+        """
+        name = re.split(r"[/\\]", file)[-1]
+        path = directory / name
+        if not _NAME.fullmatch(name) or not path.is_file():
+            msg = f"There is no stored result {name[:100]!r}; take the name from the shortened result."
+            raise ToolFailed(msg, "not_found")
+        text = path.read_text(encoding="utf-8")
+        start = max(0, start)
+        end = min(len(text), start + max(1, min(characters, _LONGEST)))
+        return f"[Characters {start:,} to {end:,} of {len(text):,}.]\n{text[start:end]}"
+
+    return read_result

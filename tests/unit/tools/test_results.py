@@ -1,0 +1,192 @@
+"""What a model reads of a value, and where the rest of it is."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+import decimal
+import enum
+import json
+import pathlib
+import uuid
+
+import numpy as np
+import pandas as pd
+import pydantic
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hermes_nb.tools import results
+from hermes_nb.tools.definition import tool
+from hermes_nb.tools.toolbox import Toolbox
+from tests.support.batches import ask, run_batch
+
+
+class City(pydantic.BaseModel):
+    name: str
+    founded: dt.date
+
+
+@dataclasses.dataclass
+class Pair:
+    a: int
+    b: list[int]
+
+
+class Colour(enum.Enum):
+    RED = "red"
+
+
+class Drawing:
+    def _repr_png_(self) -> bytes:
+        return b"\x89PNG"
+
+
+class Broken:
+    def __repr__(self) -> str:
+        msg = "broken repr"
+        raise RuntimeError(msg)
+
+    def _repr_png_(self) -> bytes:
+        msg = "broken picture"
+        raise RuntimeError(msg)
+
+
+class Opaque:
+    def __repr__(self) -> str:
+        return "<opaque>"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("as it is\n", "as it is\n"),
+        ("", ""),
+        (None, "(no result)"),
+        (True, "true"),
+        (12345678901234567890123, "12345678901234567890123"),
+        (1.5, "1.5"),
+        (float("nan"), "NaN"),
+        ([1, "é", None], '[1, "é", null]'),
+        ({"a": (1, 2), 3: {4}}, '{"a": [1, 2], "3": [4]}'),
+        (City(name="Lyon", founded=dt.date(1, 1, 1)), '{"name": "Lyon", "founded": "0001-01-01"}'),
+        (Pair(1, [2]), '{"a": 1, "b": [2]}'),
+        (Colour.RED, "red"),
+        (pathlib.PurePosixPath("/data"), "/data"),
+        (uuid.UUID(int=0), "00000000-0000-0000-0000-000000000000"),
+        (decimal.Decimal("1.10"), "1.10"),
+        (b"bytes", "bytes"),
+        (b"\xff\x00", "b'\\xff\\x00'"),
+        (Opaque(), "<opaque>"),
+        ([Opaque()], '["<opaque>"]'),
+        (Broken(), "<Broken that cannot be shown: RuntimeError>"),
+        (np.int64(7), "7"),
+        ([], "[]"),
+        ("\ud800", "?"),
+    ],
+)
+def test_values_become_text(value, text):
+    shown = results.readable(value)
+    assert shown == text
+    shown.encode()
+
+
+def test_data_frames_and_arrays_are_shown_by_their_short_repr():
+    frame = pd.DataFrame({"n": range(100_000)})
+    shown = results.readable(frame)
+    assert "[100000 rows x 1 columns]" in shown
+    assert len(shown) < 2_000
+    assert len(results.readable(np.arange(1_000_000))) < 200
+    assert "rows x" in json.loads(results.readable({"frame": frame}))["frame"]
+
+
+def test_a_value_that_holds_itself_is_shown_somehow():
+    ring: list = []
+    ring.append(ring)
+    assert results.readable(ring) == "[[...]]"
+
+
+def test_content_parts_stay_parts_and_pictures_become_one():
+    parts = [{"type": "text", "text": "a"}, {"type": "image_url", "image_url": {"url": "data:,"}}]
+    assert results.readable(parts) == tuple(parts)
+    assert results.readable([{"type": "other"}]) == '[{"type": "other"}]'
+    [picture] = results.readable(Drawing())
+    assert picture["image_url"]["url"] == "data:image/png;base64,iVBORw=="
+
+
+@given(
+    st.recursive(
+        st.none()
+        | st.booleans()
+        | st.integers()
+        | st.floats()
+        | st.text()
+        | st.binary()
+        | st.dates()
+        | st.complex_numbers(),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text() | st.integers(), inner) | st.tuples(inner, inner),
+        max_leaves=10,
+    )
+)
+def test_any_value_becomes_text_that_can_be_sent(value):
+    shown = results.readable(value)
+    if isinstance(shown, str):
+        shown.encode("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("window", "limits"),
+    [
+        (None, (100_000, 200_000)),
+        (1_000_000, (100_000, 200_000)),
+        (100_000, (60_000, 120_000)),
+        (8_192, (8_000, 16_000)),
+    ],
+)
+def test_limits_follow_the_window(window, limits):
+    assert results.limits_for(window) == limits
+
+
+def test_a_box_is_fitted_to_a_window_but_never_above_its_own_limits(tmp_path):
+    box = Toolbox([tool(name="f")(lambda: 1)], result_limit=50_000, workers=3).fitted(100_000, tmp_path)
+    assert (box.result_limit, box.batch_limit, box.workers, box.spill) == (50_000, 120_000, 3, tmp_path)
+
+
+def test_long_parts_are_cut_and_keep_their_pictures(tmp_path):
+    picture = {"type": "image_url", "image_url": {"url": "data:,"}}
+    short = results.shorten(({"type": "text", "text": "x" * 9_000}, picture), tmp_path)
+    assert short.content[1] == picture
+    assert len(short.content[0]["text"]) < 2_000
+
+
+def test_equal_texts_share_one_file_and_no_part_file_is_left(tmp_path):
+    first, second = results.store("text\r\n", tmp_path), results.store("text\r\n", tmp_path)
+    assert first == second
+    assert [path.name for path in tmp_path.iterdir()] == [pathlib.Path(first).name]
+    assert pathlib.Path(first).read_bytes() == b"text\r\n"
+
+
+def test_the_model_reads_the_rest_of_a_long_result_piece_by_piece(tmp_path):
+    text = "".join(f"{n:08}\n" for n in range(20_000))
+    box = Toolbox([tool(name="long")(lambda: text)], spill=tmp_path)
+    assert [spec.name for spec in box.specs] == ["long", "read_result"]
+    [cut] = run_batch(box, ask("long")).results
+    [piece] = run_batch(box, ask("read_result", file=cut.stored_at, start=9_000, characters=18)).results
+    assert piece.content == "[Characters 9,000 to 9,018 of 180,000.]\n00001000\n00001001\n"
+
+
+@pytest.mark.parametrize(
+    "file", ["../secret.txt", "/etc/passwd", "secret.txt", "", "0" * 20 + ".txt", "0" * 20 + ".txt\n"]
+)
+def test_the_model_reads_nothing_else(tmp_path, file):
+    (tmp_path / "secret.txt").write_text("swordfish")
+    box = Toolbox([tool(name="long")(lambda: 1)], spill=tmp_path / "results")
+    [result] = run_batch(box, ask("read_result", file=file)).results
+    assert (result.status, result.error_type) == ("error", "not_found")
+    assert "swordfish" not in result.content
+
+
+def test_a_tool_of_the_users_own_keeps_its_name(tmp_path):
+    box = Toolbox([tool(name="read_result")(lambda: "mine")], spill=tmp_path)
+    assert run_batch(box, ask("read_result")).texts == ["mine"]
