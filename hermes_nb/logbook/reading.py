@@ -1,0 +1,193 @@
+"""Reading the file: histories of conversations, and the events of turns."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from hermes_nb.logbook import codec
+from hermes_nb.logbook.records import Conversation, Row
+from hermes_nb.logbook.repair import dangling, sendable
+from hermes_nb.logbook.schema import TURN
+from hermes_nb.vocabulary import events
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from hermes_nb.logbook.writer import TurnWriter
+    from hermes_nb.vocabulary.messages import Message
+
+OF_CONVERSATION = """
+FROM turns JOIN conversations ON conversations.id = turns.conversation
+WHERE conversations.name = ? AND turns.parent = ''
+"""
+
+
+class Reader:
+    """Reads one open file.
+
+    Args:
+        connection: The file; None reads as an empty one.
+    """
+
+    def __init__(self, connection: sqlite3.Connection | None) -> None:
+        self._db = connection
+        self._texts: dict[str, str | None] = {}
+        self._messages: dict[int, Message] = {}
+
+    def query(self, sql: str, *arguments: object) -> list[tuple[Any, ...]]:
+        """The rows of a query."""
+        return self._db.execute(sql, arguments).fetchall() if self._db is not None else []
+
+    def message(self, row: int) -> Message:
+        """The message of a row."""
+        if row not in self._messages:
+            ((data,),) = self.query("SELECT data FROM messages WHERE id = ?", row)
+            self._messages[row] = codec.message(self.loads(data))
+        return self._messages[row]
+
+    def loads(self, text: str) -> Any:
+        """The value of a JSON text of the file."""
+        return codec.loads(text, self._text)
+
+    def _text(self, digest: str) -> str | None:
+        if digest not in self._texts:
+            found = self.query("SELECT text FROM texts WHERE digest = ?", digest)
+            self._texts[digest] = found[0][0].decode("utf-8", "surrogatepass") if found else None
+        return self._texts[digest]
+
+    # ------------------------------------------------------------------------------------- histories
+
+    def history(self, conversation_id: str) -> list[Row]:
+        """The messages that are part of a conversation now."""
+        last = self.query(
+            "SELECT histories.after, histories.kept FROM histories JOIN turns ON turns.id = histories.after >> 32"
+            " JOIN conversations ON conversations.id = histories.conversation"
+            " WHERE conversations.name = ? AND turns.parent = '' ORDER BY histories.id DESC LIMIT 1",
+            conversation_id,
+        )
+        after, kept = (last[0][0], json.loads(last[0][1])) if last else (0, [])
+        rows = [Row(row, self.message(row)) for row in kept]
+        return rows + self.transcript(conversation_id, after)
+
+    def transcript(self, conversation_id: str, after: int = 0) -> list[Row]:
+        """All messages that ever were part of a conversation, in the order in which they came."""
+        found = self.query(
+            "SELECT messages.id, messages.data FROM (SELECT turns.id << 32 AS base " + OF_CONVERSATION + ")"  # noqa: S608  a constant
+            " JOIN messages ON messages.id BETWEEN base AND base + 4294967295"
+            " WHERE messages.ephemeral = 0 AND messages.id > ? ORDER BY messages.id",
+            conversation_id,
+            after,
+        )
+        return [Row(row, codec.message(self.loads(data))) for row, data in found]
+
+    def begun_calls(self, turns: Iterable[int]) -> set[str]:
+        """Ids of the tool calls that were begun in these turns."""
+        return {
+            data["call_id"]
+            for turn in turns
+            for _seq, phase, *_rest, kind, _interrupted, data in self._events(turn)
+            if kind == events.Tool.kind and phase == "started"
+        }
+
+    def system_prompts(self, conversation_id: str) -> dict[str, str]:
+        """The system prompt that a conversation last used, for each identity."""
+        found = self.query(
+            "SELECT prompts.identity, prompts.text FROM prompts JOIN turns ON turns.id = prompts.turn"
+            " JOIN conversations ON conversations.id = prompts.conversation"
+            " WHERE conversations.name = ? AND turns.parent = '' ORDER BY prompts.id",
+            conversation_id,
+        )
+        return {identity: self.loads(text) for identity, text in found}
+
+    # ---------------------------------------------------------------------------------------- events
+
+    def events(self, turn_id: str) -> Iterator[events.Event]:
+        """The events of a turn, in order; kinds that this version does not know are left out."""
+        for turn, conversation_id in self.query(
+            "SELECT turns.id, conversations.name FROM turns JOIN conversations"
+            " ON conversations.id = turns.conversation WHERE turns.name = ?",
+            turn_id,
+        ):
+            revive = Revival(self.message, turn << TURN)
+            for seq, phase, at, iteration, scope, parent, kind, interrupted, data in self._events(turn):
+                what = revive(phase, scope, kind, data)
+                if what is not None:
+                    yield events.Event(
+                        seq, phase, at, turn_id, conversation_id, iteration, scope, parent, what, bool(interrupted)
+                    )
+
+    def _events(self, turn: int) -> Iterator[list[Any]]:
+        for (chunk,) in self.query(
+            "SELECT events FROM chunks WHERE id BETWEEN ? AND ? ORDER BY id", turn << TURN, ((turn + 1) << TURN) - 1
+        ):
+            yield from self.loads(chunk)
+
+
+class Revival:
+    """Builds what happened from the fields that were kept of it.
+
+    Args:
+        row: Gives the message of a row.
+        base: What the ids of the turn's rows have in common.
+    """
+
+    def __init__(self, row: Callable[[int], Message], base: int) -> None:
+        self._row = row
+        self._base = base
+        self._open: dict[int, Any] = {}
+        self._sent: tuple[Message, ...] = ()
+
+    def __call__(self, phase: events.Phase, scope: int, kind: str, data: dict[str, Any]) -> Any:
+        """What happened; None for a kind that is not known."""
+        cls = codec.KINDS.get(kind)
+        if cls is None:
+            return None
+        if phase == "ended" and scope in self._open:
+            begun = self._open.pop(scope)
+            changes = {name: codec.revive(cls, name, value) for name, value in data.items() if hasattr(begun, name)}
+            return replace(begun, **changes)
+        if cls is events.MessageAdded:
+            return events.MessageAdded(self._message(data.pop("row")), **data)
+        if cls is events.HistoryReplaced:
+            return events.HistoryReplaced(tuple(map(self._message, data["rows"])))
+        sent = data.pop("sent", None)
+        what = codec.build(cls, data)
+        if sent is not None:
+            what.messages = self._sent = self._sent[: sent[0]] + tuple(map(self._reference, sent[1]))
+        if phase == "started":
+            self._open[scope] = what
+        return what
+
+    def _message(self, number: int) -> Message:
+        return self._row(number if number >> TURN else self._base | number)
+
+    def _reference(self, reference: Any) -> Message:
+        return self._message(reference) if isinstance(reference, int) else codec.message(reference)
+
+
+def read_conversation(reader: Reader, conversation_id: str, unsaved: Sequence[TurnWriter]) -> Conversation:
+    """What the next turn needs, from the file and from what waits in memory because the file could not be written."""
+    turns = reader.query("SELECT turns.id, turns.name " + OF_CONVERSATION + " ORDER BY turns.id", conversation_id)
+    last = turns[-1][0] if turns else 0
+    rows, system_prompts = reader.history(conversation_id), reader.system_prompts(conversation_id)
+    for turn, writer in enumerate(unsaved, last + 1):
+        rows = writer.applied_to(rows, (turn if writer.row is None else writer.row) << TURN)
+        system_prompts |= dict(writer.prompts)
+    begun = reader.begun_calls(_unfinished(rows)).union(*(writer.begun_calls for writer in unsaved))
+    new = [writer.turn_id for writer in unsaved if writer.row is None]
+    return Conversation(
+        sendable([row.message for row in rows], begun),
+        {row.message: row.id for row in rows if row.id >> TURN <= last and isinstance(row.message.content, str)},
+        len(turns) + len(new),
+        (new or [turns[-1][1] if turns else ""])[-1],
+        system_prompts,
+    )
+
+
+def _unfinished(rows: list[Row]) -> set[int]:
+    """The turns in which calls have no result."""
+    open_calls = dangling([row.message for row in rows])
+    return {row.id >> TURN for row in rows if any(call in open_calls for call in row.message.tool_calls)}

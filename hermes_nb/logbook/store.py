@@ -1,0 +1,156 @@
+"""The file in use: one connection that writes, and what could not be written yet."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+import time
+import weakref
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING, ClassVar
+
+from hermes_nb.logbook.schema import open_for_reading, open_for_writing
+from hermes_nb.logbook.writer import TurnWriter
+from hermes_nb.vocabulary.failures import TraceError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from hermes_nb.vocabulary.messages import Message
+
+PAUSE = 5.0
+"""Seconds without another try after the file could not be written, so that a locked file does not slow the turn."""
+
+BEHIND = 64
+"""Ended turns that wait in memory for a file that cannot be written; the oldest are given up beyond."""
+
+
+class Store:
+    """One logbook file in this process, shared by all that use it there; safe to use from any thread.
+
+    Nothing of a turn depends on it: what cannot be written waits in memory, and is written when the file can be again.
+    """
+
+    _open: ClassVar[weakref.WeakValueDictionary[Path, Store]] = weakref.WeakValueDictionary()
+    _opening = threading.Lock()
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.lock = threading.RLock()
+        self.writers: dict[str, TurnWriter] = {}
+        self.given_up = 0
+        self._connections: list[sqlite3.Connection] = []
+        self._next_try = 0.0
+        self._finalizer = weakref.finalize(self, _close, self._connections)
+
+    @classmethod
+    def of(cls, path: Path) -> Store:
+        """The store of a file: the same one for all who ask while it is in use."""
+        path = path.absolute()
+        with cls._opening:
+            store = cls._open.get(path)
+            if store is None:
+                store = cls._open[path] = cls(path)
+            return store
+
+    def writer(
+        self, turn_id: str, conversation_id: str, known: Mapping[Message, int] | None = None, settings: str = ""
+    ) -> TurnWriter:
+        """The writer of a turn, made if there is none."""
+        with self.lock:
+            if turn_id not in self.writers:
+                self.writers[turn_id] = TurnWriter(turn_id, conversation_id, known or {}, settings)
+            return self.writers[turn_id]
+
+    def flush(self, *, at_once: bool = False) -> str:
+        """Write what waits.
+
+        Args:
+            at_once: Try, although it failed a moment ago.
+
+        Returns:
+            What went wrong; empty if all is written.
+        """
+        with self.lock:
+            waiting = [writer for writer in self.writers.values() if writer.waiting]
+            if not waiting:
+                return ""
+            if not at_once and time.monotonic() < self._next_try:
+                return "not tried again yet"
+            try:
+                with self.transaction() as db:
+                    rows = [writer.write(db) for writer in waiting]
+            except (sqlite3.Error, OSError, TraceError) as error:
+                self._fail()
+                return f"{type(error).__name__}: {error}"
+            for writer, row in zip(waiting, rows, strict=True):
+                writer.saved(row)
+                if writer.ended_at is not None:
+                    del self.writers[writer.turn_id]
+            return ""
+
+    @contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """Write something: all of it, or nothing.
+
+        Raises:
+            UnreadableTrace: The file is no logbook.
+            OSError: Its directory cannot be made.
+            sqlite3.Error: It cannot be written.
+        """
+        with self.lock:
+            if not self._connections:
+                self._connections.append(open_for_writing(self.path))
+            db = self._connections[0]
+            db.execute("BEGIN IMMEDIATE")
+            try:
+                yield db
+                db.execute("COMMIT")
+            except BaseException:
+                if db.in_transaction:
+                    db.execute("ROLLBACK")
+                raise
+
+    def unsaved(self, conversation_id: str) -> list[TurnWriter]:
+        """The turns of a conversation of which something waits in memory, in order."""
+        with self.lock:
+            return [
+                writer
+                for writer in self.writers.values()
+                if writer.waiting and writer.conversation_id == conversation_id and not writer.begun.parent_turn_id
+            ]
+
+    def _fail(self) -> None:
+        """Close what may be broken, wait a little, and keep no more than a bounded number of ended turns."""
+        _close(self._connections)
+        self._next_try = time.monotonic() + PAUSE
+        ended = [name for name, writer in self.writers.items() if writer.ended_at is not None]
+        for name in ended[:-BEHIND]:
+            del self.writers[name]
+            self.given_up += 1
+
+    @contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection | None]:
+        """A connection for reading, with all written that can be; None where there is no file.
+
+        Raises:
+            UnreadableTrace: The file is no logbook, or is damaged.
+        """
+        self.flush(at_once=True)
+        if not self.path.exists():
+            yield None
+            return
+        with closing(open_for_reading(self.path)) as connection:
+            yield connection
+
+    def close(self) -> None:
+        """Write what waits and close the file; it is opened again when it is needed."""
+        with self.lock:
+            self.flush(at_once=True)
+            _close(self._connections)
+
+
+def _close(connections: list[sqlite3.Connection]) -> None:
+    while connections:
+        connections.pop().close()
