@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
@@ -37,41 +38,47 @@ class _Redactor:
         clean: What = self._fields(what)
         return clean
 
-    def _clean(self, value: Any) -> Any:
-        match value:
-            case str():
-                return self._text(value)
-            case Message():
-                return self._message(value)
-            case Reply() | ToolCall():
-                return self._fields(value)
-            case tuple() | list():
-                items = [self._clean(item) for item in value]
-                same = all(clean is item for clean, item in zip(items, value, strict=True))
-                return value if same else type(value)(items)
-            case dict():
-                pairs = {key: self._clean(item) for key, item in value.items()}
-                return value if all(pairs[key] is item for key, item in value.items()) else pairs
-            case _:
-                return value
-
-    def _message(self, message: Message) -> Message:
-        seen = self._seen.get(id(message))
-        if seen is None or seen[0] is not message:
-            seen = self._seen[id(message)] = (message, self._fields(message))
-        return seen[1]
-
     def _fields(self, value: Any) -> Any:
         changes = {}
-        for field in fields(value):
-            old = getattr(value, field.name)
-            new = self._clean(old)
-            if new is not old:
-                changes[field.name] = new
+        for name in _telling(type(value)):
+            old = getattr(value, name)
+            if old and (new := self._clean(old)) is not old:
+                changes[name] = new
         return replace(value, **changes) if changes else value
+
+    def _clean(self, value: Any) -> Any:
+        if isinstance(value, str):
+            return self._text(value)
+        if isinstance(value, Message):
+            return self._message(value)
+        if isinstance(value, tuple | list):
+            items = [self._clean(item) for item in value]
+            return value if all(map(operator.is_, items, value)) else type(value)(items)
+        if isinstance(value, dict):
+            pairs = {key: self._clean(item) for key, item in value.items()}
+            return value if all(map(operator.is_, pairs.values(), value.values())) else pairs
+        return self._fields(value) if isinstance(value, Reply | ToolCall) else value
+
+    def _message(self, message: Message) -> Message:
+        """Each message is looked through once; it never changes."""
+        seen = self._seen.get(id(message))
+        if seen is None:
+            seen = self._seen[id(message)] = (message, self._fields(message))
+        return seen[1]
 
     def _text(self, text: str) -> str:
         for secret in self._secrets:
             if secret in text:
                 text = text.replace(secret, MASK)
         return text
+
+
+_TELLING: dict[type, tuple[str, ...]] = {}
+
+
+def _telling(kind: type) -> tuple[str, ...]:
+    """The fields of a dataclass that may hold a text of others: not numbers, not flags, not words of ours."""
+    if kind not in _TELLING:
+        ours = ("int", "float", "bool", "Literal", "Usage", "FailureReason", "ToolSpec")
+        _TELLING[kind] = tuple(field.name for field in fields(kind) if not str(field.type).startswith(ours))
+    return _TELLING[kind]

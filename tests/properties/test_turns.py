@@ -89,7 +89,7 @@ def test_every_turn_ends_within_its_bound_with_a_valid_history_and_a_complete_re
 
     assert result.iterations <= budget + result.refunds + 1
     assert result.iterations - result.refunds - result.graces == result.budget.used
-    assert problems([message for message in Wire(result.messages).request("system")]) == []
+    assert problems(Wire(result.messages).request("system")) == []
     assert len({c.id for m in result.messages for c in m.tool_calls}) == sum(len(m.tool_calls) for m in result.messages)
     check_record(told)
     check_trace(result)

@@ -291,7 +291,7 @@ def test_a_compression_at_the_threshold_gives_its_iteration_back():
     assert (result.iterations, result.refunds, result.budget.used) == (2, 1, 1)
     assert result.messages[-2].text == "How many people live in Lyon?"
     assert len(result.messages) < 24
-    assert "Towns were discussed." in [m.text for m in result.messages if m.origin == "summary"][0]
+    assert "Towns were discussed." in next(m.text for m in result.messages if m.origin == "summary")
     assert (
         without_summaries(tree(result)).strip()
         == expected("""

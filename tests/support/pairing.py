@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def _roles(rows: Sequence[Message]) -> list[str]:
     if rows and rows[0].role != "user":
         found.append(f"the conversation begins with {rows[0].role}")
     speaking = [(number, row) for number, row in enumerate(rows) if row.role != "tool"]
-    for (_, before), (number, row) in zip(speaking, speaking[1:], strict=False):
+    for (_, before), (number, row) in pairwise(speaking):
         if row.role == "system":
             found.append(f"message {number} is a second system prompt")
         if row.role == before.role and not before.tool_calls:
@@ -58,9 +59,8 @@ def _calls(rows: Sequence[Message]) -> list[str]:
         open_ids = [one.id for one in row.tool_calls]
         if len(set(open_ids)) != len(open_ids):
             found.append(f"message {number} uses an id twice")
-        for one in row.tool_calls:
-            if not one.id or not one.name.strip() or not _is_object(one.arguments):
-                found.append(f"message {number} has a call that cannot be read: {one}")
+        bad = [c for c in row.tool_calls if not c.id or not c.name.strip() or not _is_object(c.arguments)]
+        found.extend(f"message {number} has a call that cannot be read: {one}" for one in bad)
     return [*found, *([f"no results of {open_ids}"] if open_ids else [])]
 
 
