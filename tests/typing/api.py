@@ -5,7 +5,7 @@ Each function is one snippet of the documentation. A name that disappears, or a 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, assert_type
+from typing import TYPE_CHECKING, Any, Literal, assert_type
 
 import pandas as pd
 from opentelemetry.sdk.trace import TracerProvider
@@ -66,7 +66,7 @@ def interrupted(run: hn.Run) -> None:
 def stepped(agent: hn.Agent) -> None:
     run = agent.start("...", paused=True)
     run.step()
-    assert_type(run.state, str)
+    assert_type(run.state, Literal["running", "paused", "done"])
     run.resume()
     run.pause()
 
@@ -76,7 +76,7 @@ def conversed(agent: hn.Agent) -> None:
     assert_type(hn.Session(), hn.Session)
     run = agent.start("...", session=session)
     assert_type(run.reply("And Marseille?"), hn.Run)
-    assert_type(hn.Session("cities.db").resume(agent, "And Nice?"), hn.Run)
+    assert_type(hn.Session("cities.db").resume(agent, "And Nice?"), hn.TurnResult)
     agent.run("nothing on disk", session=False)
 
 
