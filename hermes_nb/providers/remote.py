@@ -165,7 +165,7 @@ class RemoteConnection:
         provider = self._provider
         streamed = provider.stream if request.stream is None else request.stream
         limits = Limits(provider.timeouts, streamed=streamed)
-        reading = _Reading(self._dialect.assembly(on_text), limits)
+        reading = _Reading(self._dialect.assembly(on_text if streamed else _quiet), limits)
         try:
             await post(self._client, self._request(request, stream=streamed), limits, reading.receive)
             reply = reading.assembly.reply()
@@ -258,6 +258,10 @@ class _Reading:
         for value in values:
             self._event(value, "")
         self.assembly.done()
+
+
+def _quiet(*_: str) -> None:
+    """Nobody listens to the pieces of a reply that is not streamed."""
 
 
 def _no_json() -> list[Json]:

@@ -21,10 +21,10 @@ NOW = 1_750_000_000.0
     ("value", "wait"),
     [
         ("12", 12), ("0", 0), (" 1.5 ", 1.5), ("20s", 20), ("6ms", 0.006), ("1m30s", 90), ("1h2m3s", 3723),
-        ("2d", 172800), ("1m30.5s", 90.5), (formatdate(NOW + 30, usegmt=True), 30), (formatdate(NOW - 30, usegmt=True), 0),
+        ("1m30.5s", 90.5), (formatdate(NOW + 30, usegmt=True), 30), (formatdate(NOW - 30, usegmt=True), 0),
         ("2025-06-15T15:16:40Z", 600), ("2025-06-15t15:16:40+00:00", 600), (str(int(NOW + 40)), 40),
         (str(int((NOW + 40) * 1000)), 40), ("-5", 0),
-        ("", None), ("soon", None), ("nan", None), ("inf", None), ("1e300", None), ("12 parsecs", None),
+        ("2d", 172800), ("", None), ("soon", None), ("nan", None), ("inf", None), ("1e300", None), ("12 parsecs", None),
     ],
 )  # fmt: skip
 def test_a_wait_is_understood(value, wait):
