@@ -24,8 +24,8 @@ from hermes_nb.vocabulary.failures import ConfigurationError, RunInProgress
 from hermes_nb.vocabulary.messages import Message
 
 if TYPE_CHECKING:
-    from hermes_nb.turn.result import TurnResult
     from hermes_nb.tools.definition import Tool
+    from hermes_nb.turn.result import TurnResult
     from hermes_nb.vocabulary.messages import Content
 
 Models: TypeAlias = "str | Provider | Sequence[str | Provider]"

@@ -14,12 +14,12 @@ from hermes_nb.turn.request import TurnRequest
 from hermes_nb.vocabulary.messages import ToolSpec
 
 if TYPE_CHECKING:
-    from hermes_nb.turn.state import TurnState
     from collections.abc import Mapping
 
     from hermes_nb.agent import Agent
     from hermes_nb.tools.context import ToolContext
     from hermes_nb.turn.result import TurnResult
+    from hermes_nb.turn.state import TurnState
 
 SCHEMA = {
     "type": "object",

@@ -21,14 +21,14 @@ from hermes_nb.turn.redaction import redactor
 from hermes_nb.vocabulary import events
 
 if TYPE_CHECKING:
-    from hermes_nb.turn.result import TurnResult
-    from collections.abc import Callable, Generator, Iterable
+    from collections.abc import Generator, Iterable
 
     from hermes_nb.agent import Agent
     from hermes_nb.session import Session
     from hermes_nb.traces import Trace
     from hermes_nb.turn.inbox import Source, Steer
     from hermes_nb.turn.request import TurnRequest
+    from hermes_nb.turn.result import TurnResult
     from hermes_nb.vocabulary.budget import IterationBudget
     from hermes_nb.vocabulary.events import Event, Sink
 
