@@ -19,7 +19,7 @@ from hermes_nb.agent import Agent
 from hermes_nb.policies.compression import Compression
 from hermes_nb.policies.guard import RateGuard
 from hermes_nb.policies.guardrails import Guardrails
-from hermes_nb.policies.limits import Ceiling, Grace, Refund
+from hermes_nb.policies.limits import BudgetNotice, Ceiling, Grace, Refund
 from hermes_nb.policies.retry import Retry
 from hermes_nb.providers.base import ModelRequest, OnText, Provider, as_provider
 from hermes_nb.run import Run
@@ -45,6 +45,7 @@ from hermes_nb.vocabulary.failures import (
 from hermes_nb.vocabulary.messages import Message, Reply, ToolCall, ToolResult, Usage
 
 if TYPE_CHECKING:
+    from hermes_nb.policies.prices import price
     from hermes_nb.providers.anthropic import Anthropic
     from hermes_nb.providers.credentials import CredentialPool
     from hermes_nb.providers.local import Local
@@ -65,6 +66,7 @@ _HOMES = {
     "capture": "hermes_nb.telemetry",
     "load": "hermes_nb.traces",
     "load_ipython_extension": "hermes_nb.widgets.magics",
+    "price": "hermes_nb.policies.prices",
     "unload_ipython_extension": "hermes_nb.widgets.magics",
 }
 """Where the names are that are loaded on first use."""
@@ -77,6 +79,7 @@ __all__ = [  # noqa: RUF022  the nouns first, then everything else by the alphab
     "Traces",
     "TurnResult",
     "Anthropic",
+    "BudgetNotice",
     "BudgetView",
     "Ceiling",
     "Compression",
@@ -117,6 +120,7 @@ __all__ = [  # noqa: RUF022  the nouns first, then everything else by the alphab
     "capture",
     "load",
     "load_ipython_extension",
+    "price",
     "tool",
     "unload_ipython_extension",
 ]

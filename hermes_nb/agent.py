@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from hermes_nb.delegation import AgentTool
+from hermes_nb.logbook.guardfile import GuardFile
 from hermes_nb.policies.compression import Compression
 from hermes_nb.policies.guard import RateGuard
 from hermes_nb.policies.guardrails import Guardrails
-from hermes_nb.policies.limits import Ceiling, Grace, Refund
+from hermes_nb.policies.limits import BudgetNotice, Ceiling, Grace, Refund
 from hermes_nb.policies.retry import Retry
 from hermes_nb.providers.base import Provider
 from hermes_nb.run import Run
@@ -51,6 +52,7 @@ class Agent:
         ceiling: Bounds on tokens, seconds and money; None for none.
         guard: Remembers rate limits; None to forget them.
         guardrails: What happens when the model goes round in circles.
+        budget_notice: Tells the model that its budget is running out; None for never.
         checkpoints: Saves the files of a directory before a tool changes them.
         faults: Injected failures; see `hermes_nb.Faults`.
 
@@ -83,6 +85,7 @@ class Agent:
         ceiling: Ceiling | None = None,
         guard: RateGuard | None = RateGuard(),  # noqa: B008
         guardrails: Guardrails | None = None,
+        budget_notice: BudgetNotice | None = None,
         checkpoints: Any = None,
         faults: Any = None,
     ) -> None:
@@ -94,8 +97,9 @@ class Agent:
             grace=grace or Grace(enabled=False),
             refund=refund or Refund(),
             ceiling=ceiling or Ceiling(),
-            guard=guard,
+            guard=_shared(guard),
             guardrails=guardrails or Guardrails(),
+            budget_notice=budget_notice,
         )
         given = {
             "models": _chain(models),
@@ -172,11 +176,21 @@ class Agent:
             RunInProgress: The session is busy with another turn.
         """
         request = self._request(prompt, history, metadata)
-        place = Session.of(session)
-        if place is not None:
-            request = place.open_turn(request)
+        return self._launch(request, Session.of(session), sinks=sinks, tracer_provider=tracer_provider, paused=paused)
+
+    def _launch(
+        self,
+        request: TurnRequest,
+        session: Session | None,
+        *,
+        sinks: Iterable[Sink] = (),
+        tracer_provider: Any = None,
+        paused: bool = False,
+    ) -> Run:
+        if session is not None:
+            request = session.open_turn(request)
         budget = self.budget if isinstance(self.budget, IterationBudget) else IterationBudget(self.budget)
-        run = Run(self, request, budget, session=place, sinks=sinks, tracer_provider=tracer_provider, paused=paused)
+        run = Run(self, request, budget, session=session, sinks=sinks, tracer_provider=tracer_provider, paused=paused)
         run._start()  # noqa: SLF001  a run is started by its agent only
         return run
 
@@ -213,7 +227,16 @@ class Agent:
         session = run._session  # noqa: SLF001  the run's other half
         if session is not None:
             return self.start(prompt, session=session, paused=paused)
-        return self.start(prompt, history=carried_over(result), session=False, paused=paused)
+        request = self._request(prompt, carried_over(result), run.request.metadata)
+        request = replace(
+            request,
+            conversation_id=run.conversation_id,
+            number=run.request.number + 1,
+            previous_turn_id=run.turn_id,
+            system=result.system,
+            sizes=run.request.sizes,
+        )
+        return self._launch(request, None, paused=paused)
 
     def run_conversation(
         self,
@@ -262,6 +285,13 @@ def carried_over(result: TurnResult) -> tuple[Message, ...]:
     if result.exit_reason.failed and messages and messages[-1].role == "user":
         return messages[:-1]
     return messages
+
+
+def _shared(guard: RateGuard | None) -> RateGuard | None:
+    """The guard with a memory that other kernels share, if it is meant to have one."""
+    if guard is None or not guard.shared or guard.store is not None:
+        return guard
+    return guard.with_store(GuardFile())
 
 
 def _chain(models: Models) -> tuple[Provider, ...]:

@@ -10,6 +10,7 @@ from hermes_nb.vocabulary.failures import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from hermes_nb.vocabulary.budget import BudgetView
     from hermes_nb.vocabulary.events import RefundReason
     from hermes_nb.vocabulary.messages import Usage
 
@@ -37,6 +38,35 @@ class Grace:
             unread: Something stands in the history that the model has not read: tool results, or the prompt itself.
         """
         return self.enabled and unread and not used
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetNotice:
+    """Tells the model once that its budget is running out, so that it comes to an end by itself.
+
+    The notice stands at the end of one request and is not kept, so that cached prompts stay as they are.
+
+    Args:
+        share: Of the budget used, from which the model is told; above 0, at most 1.
+        text: With `{remaining}` and `{limit}` to be filled in.
+
+    Raises:
+        ConfigurationError: The share is out of its range.
+    """
+
+    share: float = 0.8
+    text: str = "[{remaining} of {limit} iterations are left. Come to an end.]"
+
+    def __post_init__(self) -> None:
+        if not 0 < self.share <= 1:
+            msg = f"a budget notice comes at a share of the budget above 0 and at most 1, not {self.share!r}"
+            raise ConfigurationError(msg)
+
+    def due(self, view: BudgetView) -> str:
+        """What the model is told now; empty for nothing."""
+        if view.limit == 0 or view.used < self.share * view.limit:
+            return ""
+        return self.text.format(remaining=view.remaining, limit=view.limit)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +130,9 @@ class Ceiling:
     def within(self, other: Ceiling) -> Ceiling:
         """The lower of two ceilings, bound by bound."""
         lower = {
-            name: min((value for value in (getattr(self, name), getattr(other, name)) if value is not None), default=None)
+            name: min(
+                (value for value in (getattr(self, name), getattr(other, name)) if value is not None), default=None
+            )
             for name in ("tokens", "seconds", "cost_usd")
         }
         return Ceiling(price=self.price or other.price, **lower)

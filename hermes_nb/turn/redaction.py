@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import operator
+from copy import copy
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
+from hermes_nb.vocabulary.events import Scoped
 from hermes_nb.vocabulary.messages import Message, Reply, ToolCall
 
 if TYPE_CHECKING:
@@ -36,6 +38,8 @@ class _Redactor:
 
     def __call__(self, what: What) -> What:
         clean: What = self._fields(what)
+        if clean is what and isinstance(what, Scoped):
+            return copy(what)  # the scope is still being filled in, perhaps with a key
         return clean
 
     def _fields(self, value: Any) -> Any:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from hermes_nb.policies.compression import Compression
+from hermes_nb.policies.compression import Compression, CompressionState
 from hermes_nb.policies.guard import RateGuard
 from hermes_nb.policies.guardrails import Guardrails
-from hermes_nb.policies.limits import Ceiling, Grace, Refund
+from hermes_nb.policies.limits import BudgetNotice, Ceiling, Grace, Refund
 from hermes_nb.policies.retry import Retry
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ class Policies:
     ceiling: Ceiling = field(default_factory=Ceiling)
     guard: RateGuard | None = field(default_factory=RateGuard)
     guardrails: Guardrails = field(default_factory=Guardrails)
+    budget_notice: BudgetNotice | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +52,7 @@ class TurnRequest:
         previous_turn_id: The turn before it in the conversation.
         replay_of: The turn that is being replayed or forked.
         system: The system prompt that the conversation has used so far; built anew where there is none.
-        parent: The parent turn's state, for a sub-agent; opaque here.
+        sizes: What the conversation has taught about the size of requests.
         metadata: The user's own labels; they go to the trace.
     """
 
@@ -69,4 +70,5 @@ class TurnRequest:
     previous_turn_id: str = ""
     replay_of: str = ""
     system: str = ""
+    sizes: CompressionState = field(default_factory=CompressionState)
     metadata: Mapping[str, Any] = field(default_factory=dict)

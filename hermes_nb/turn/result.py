@@ -86,6 +86,7 @@ class TurnResult:
         pending_steer: Steers that no request carried, joined by newlines; send them as the next prompt.
         model: The model that answered last.
         provider: Its provider.
+        system: The system prompt in force at the end.
         turn_id: Identifies the turn, in frames and on spans.
         conversation_id: Identifies the conversation.
         seconds: Wall-clock time.
@@ -113,6 +114,7 @@ class TurnResult:
     compressions: int = 0
     tool_calls: int = 0
     pending_steer: str | None = None
+    system: str = field(default="", repr=False)
     model: str = ""
     provider: str = ""
     seconds: float = 0.0

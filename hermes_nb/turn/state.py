@@ -9,7 +9,6 @@ from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeVar
 
-from hermes_nb.policies.compression import CompressionState
 from hermes_nb.policies.guardrails import GuardrailState
 from hermes_nb.policies.tokens import TokenMeter
 from hermes_nb.turn.chain import Chain
@@ -21,6 +20,7 @@ from hermes_nb.vocabulary.messages import Message, Usage
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from hermes_nb.policies.compression import CompressionState
     from hermes_nb.turn.inbox import Inbox
     from hermes_nb.turn.recorder import Recorder
     from hermes_nb.turn.request import TurnRequest
@@ -103,7 +103,7 @@ class TurnState:
     usage_by_model: defaultdict[str, Usage] = field(default_factory=lambda: defaultdict(Usage))
     cost_usd: float | None = None
     prompt_tokens: int | None = None
-    sizes: CompressionState = field(default_factory=CompressionState)
+    sizes: CompressionState = field(init=False)
     meter: TokenMeter = field(default_factory=TokenMeter)
     estimate: int = 0
     threshold: float = math.inf
@@ -115,12 +115,15 @@ class TurnState:
     landing: ExitReason = ExitReason.BUDGET_EXHAUSTED
     landing_detail: str = ""
     in_grace: bool = False
+    noticed: bool = False
     ending: Ending | None = None
     started: float = field(default_factory=time.monotonic)
     _call_ids: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.chain = Chain(self.request.chain)
+        self.sizes = self.request.sizes
+        self.sizes.begin_turn()
 
     # ------------------------------------------------------------------------------------- the history
 
@@ -285,6 +288,7 @@ class TurnState:
             compressions=counts.compressions,
             tool_calls=counts.tool_calls,
             pending_steer=pending_steer,
+            system=self.system,
             provider=self.answered_by[0],
             model=self.answered_by[1],
             turn_id=self.request.turn_id,

@@ -99,7 +99,9 @@ async def ask_model(state: TurnState, iteration: events.Iteration) -> Reply | No
         while True:
             state.doing = "api_call"
             try:
-                return await (_ask_in_grace(state) if state.in_grace else ask_chain(state, Question()))
+                return await (
+                    _ask_in_grace(state) if state.in_grace else ask_chain(state, Question(_budget_notice(state)))
+                )
             except Overflow as overflow:
                 await make_room_after(state, iteration, overflow.failure)
                 if not state.in_grace:
@@ -107,6 +109,14 @@ async def ask_model(state: TurnState, iteration: events.Iteration) -> Reply | No
     except ModelUnavailable as error:
         iteration.outcome, iteration.error_type = "failed", error.failure.error_type or error.failure.reason.value
         raise
+
+
+def _budget_notice(state: TurnState) -> str:
+    """What the model is told of its budget, once a turn where that is wanted."""
+    policy = state.request.policies.budget_notice
+    text = "" if policy is None or state.noticed else policy.due(state.budget.view())
+    state.noticed = state.noticed or bool(text)
+    return text
 
 
 async def _ask_in_grace(state: TurnState) -> Reply:

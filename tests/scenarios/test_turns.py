@@ -647,3 +647,131 @@ def test_an_interrupt_reaches_the_sub_agent_and_says_who_stopped_it():
     turns = result.trace.turns_df().set_index("agent_name").exit_reason
     assert turns["agent"] == "interrupted_by_user"
     assert turns["searcher"] == "interrupted_by_parent"
+
+
+# ---------------------------------------------------------------------------------------- conversations
+
+
+def test_a_reply_goes_on_with_the_conversation_and_sends_the_same_beginning():
+    seen = []
+
+    def look(request):
+        seen.append(request.messages)
+        return say(f"answer {len(seen)}")
+
+    first = agent(look, look).start("Lyon?", session=False)
+    first.result()
+    second = first.reply("And Lille?")
+    result = second.result()
+
+    assert [message.text for message in result.messages] == ["Lyon?", "answer 1", "And Lille?", "answer 2"]
+    assert seen[1][: len(seen[0])] == seen[0]
+    assert second.conversation_id == first.conversation_id
+    assert (second.request.number, second.request.previous_turn_id) == (2, first.turn_id)
+
+
+def test_a_failed_turns_question_is_not_put_to_the_model_again():
+    seen = []
+
+    def look(request):
+        seen.append([message.text for message in request.messages][1:])
+        return say("ok")
+
+    first = agent(fails("auth"), look).start("Lyon?", session=False)
+    assert first.result().failed
+    first.reply("And Lille?").result()
+
+    assert seen == [["And Lille?"]]
+
+
+def test_a_reply_to_a_turn_that_is_not_over_is_refused():
+    run = agent(say("late", seconds=5)).start("q", session=False)
+    with pytest.raises(hn.RunInProgress):
+        run.reply("And?")
+    run.interrupt()
+
+
+# ---------------------------------------------------------------------------------------- ceilings and notices
+
+
+def test_a_ceiling_on_tokens_lands_softly():
+    wants = call("population", city="Lyon")
+    result = run(agent(wants, wants, say("so far: Lyon"), ceiling=hn.Ceiling(tokens=150), budget=50))
+
+    assert result.exit_reason is hn.ExitReason.CEILING_REACHED
+    assert result.text == "so far: Lyon"
+    assert "tokens used" in result.detail
+    assert result.graces == 1
+
+
+def test_a_ceiling_on_seconds_stops_what_runs():
+    result = run(agent(say("late", seconds=30), ceiling=hn.Ceiling(seconds=0.2)))
+
+    assert result.exit_reason is hn.ExitReason.CEILING_REACHED
+    assert result.seconds < 10
+    assert not result.interrupted
+
+
+def test_a_ceiling_on_money_uses_the_price_function_and_a_broken_one_does_not_break_the_turn():
+    wants = call("population", city="Lyon")
+    dear = hn.Ceiling(cost_usd=1.0, price=lambda provider, model, usage: 0.6)
+    result = run(agent(wants, wants, say("done"), ceiling=dear))
+    assert result.exit_reason is hn.ExitReason.CEILING_REACHED
+    assert result.cost_usd == pytest.approx(1.8)
+
+    broken = hn.Ceiling(cost_usd=1.0, price=lambda *_: 1 / 0)
+    assert run(agent(say("done"), ceiling=broken)).completed
+
+
+def test_the_list_prices_of_known_models():
+    from hermes_nb import price
+
+    assert price("openai", "gpt-4o", hn.Usage(1_000_000, 0)) == pytest.approx(2.5, rel=0.9)
+    assert price("openai", "no-such-model", hn.Usage(1, 1)) is None
+
+
+def test_a_budget_notice_is_told_once_at_the_end_of_a_request_and_is_not_kept():
+    seen = []
+
+    def look(request):
+        seen.append(request.messages[-1].text)
+        return call("population", city="Lyon") if len(seen) < 4 else say("done")
+
+    notice = hn.BudgetNotice(share=0.5, text="[{remaining} left]")
+    result = run(agent(look, look, look, look, budget=4, budget_notice=notice))
+
+    assert [text.endswith("left]") for text in seen] == [False, True, False, False]
+    assert seen[1].endswith("[2 left]")
+    assert not any("left]" in message.text for message in result.messages)
+
+
+# ---------------------------------------------------------------------------------------- keys
+
+
+def test_a_key_that_a_tool_gives_away_is_told_to_nobody():
+    secret = "sk-test-SECRET-0123456789"
+    told = []
+
+    @hn.tool
+    def leak() -> str:
+        """Gives a key away."""
+        return f"the key is {secret}"
+
+    provider = script(call("leak"), say(f"it is {secret}"))
+    keyed = hn.Agent([_Keyed(provider, secret)], tools=[leak])
+    result = keyed.run(f"q {secret}", session=False, sinks=[told.append])
+
+    assert result.completed
+    assert secret not in repr(told)
+    assert secret not in repr(result.trace.spans_df().to_dict())
+
+
+class _Keyed:
+    """A provider that has a key."""
+
+    def __init__(self, provider, secret):
+        self._provider = provider
+        self.secrets = (secret,)
+
+    def __getattr__(self, name):
+        return getattr(self._provider, name)
