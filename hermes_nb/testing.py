@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from hermes_nb.providers.scripted import Fail, Say, Scripted, tool_call
-from hermes_nb.turn.asking import waiting
+from hermes_nb.turn.attempts import waiting
 from hermes_nb.vocabulary.failures import ConfigurationError, FailureReason
 
 if TYPE_CHECKING:

@@ -1,28 +1,17 @@
-"""Asking the model: the retry sub-loop within a provider, and the chain of providers around it."""
+"""Asking the model: the chain of providers around the retry sub-loop."""
 
 from __future__ import annotations
 
-import random
-from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import anyio
-
-from hermes_nb.policies.recovery import Step, Tally, next_step
-from hermes_nb.policies.replies import failure_of
-from hermes_nb.providers.base import ModelRequest
+from hermes_nb.turn.attempts import ask_provider
 from hermes_nb.vocabulary import events
 from hermes_nb.vocabulary.failures import Failure, FailureReason, ProviderError
-from hermes_nb.vocabulary.messages import Reply
 
 if TYPE_CHECKING:
-    from hermes_nb.providers.base import Connection, Provider
+    from hermes_nb.turn.attempts import Question
     from hermes_nb.turn.state import TurnState
-    from hermes_nb.vocabulary.messages import Message
-
-waiting: ContextVar[bool] = ContextVar("hermes_nb_waiting", default=True)
-"""False lets every wait before a retry take no time; see `hermes_nb.testing.no_waiting`."""
+    from hermes_nb.vocabulary.messages import Reply
 
 OVERFLOWS = (FailureReason.CONTEXT_OVERFLOW, FailureReason.PAYLOAD_TOO_LARGE)
 LIMITS = (FailureReason.RATE_LIMIT, FailureReason.BILLING)
@@ -42,25 +31,6 @@ class Overflow(Exception):
     def __init__(self, failure: Failure) -> None:
         super().__init__(str(failure))
         self.failure = failure
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """What is asked, whoever answers.
-
-    Attributes:
-        notice: Told to the model after everything else, in this request only.
-        tools: Calls are allowed.
-        purpose: What the reply is for.
-        messages: Asked instead of the history, for a question of the library's own; without a system prompt.
-        lenient: A reply without text or calls is taken as it is.
-    """
-
-    notice: str = ""
-    tools: bool = True
-    purpose: events.ChatPurpose = "main"
-    messages: tuple[Message, ...] | None = None
-    lenient: bool = False
 
 
 async def ask_chain(state: TurnState, question: Question) -> Reply:
@@ -101,28 +71,6 @@ async def ask_aside(state: TurnState, question: Question) -> Reply:
             raise
 
 
-async def ask_provider(state: TurnState, question: Question, chat: events.Chat) -> Reply:
-    """The retry sub-loop: ask one provider until it answers or is used up; all its state is local to this frame.
-
-    Raises:
-        ProviderError: The provider is used up.
-    """
-    tally, waited = Tally(max_tokens=state.output_cap), 0.0
-    connection = await _connect(state)
-    while True:
-        chat.attempts = tally.attempts = tally.attempts + 1
-        with state.recorder.scope(_attempt(state, tally, waited)) as attempt:
-            answer = await _send(state, connection, question, chat, tally)
-            if isinstance(answer, Reply):
-                attempt.outcome = "success"
-                return _accept(state, answer, chat)
-            step = await _decide(state, connection, answer, tally)
-            _fail_attempt(attempt, answer, step, state)
-        if step in (Step.GIVE_UP, Step.COMPRESS):
-            raise ProviderError(answer)
-        waited = await _pause(state, step, answer, tally)
-
-
 def fall_back(state: TurnState, failure: Failure, failed_chat: int = 0) -> bool:
     """Switch to the next provider of the chain; False when there is none. Entries that cannot help are skipped."""
     left = state.chain.provider
@@ -144,140 +92,6 @@ def fall_back(state: TurnState, failure: Failure, failed_chat: int = 0) -> bool:
             state.switch_identity()
             return True
     return False
-
-
-# --------------------------------------------------------------------------------------- one attempt
-
-
-async def _connect(state: TurnState) -> Connection:
-    provider = state.chain.provider
-    try:
-        return await state.chain.connection()
-    except ProviderError:
-        raise
-    except Exception as error:
-        raise ProviderError(_unexpected(error, provider)) from error
-
-
-async def _send(
-    state: TurnState, connection: Connection, question: Question, chat: events.Chat, tally: Tally
-) -> Reply | Failure:
-    """One request: a reply that can be used, or the failure."""
-    provider = state.chain.provider
-    request = ModelRequest(
-        chat.messages,
-        chat.tools,
-        "auto" if question.tools else "none",
-        tally.max_tokens,
-        tally.stream,
-        question.purpose,
-        state.recorder,
-    )
-    state.streamed.clear()
-    try:
-        reply = await connection.ask(request, state.on_text if question.purpose == "main" else _ignore)
-    except ProviderError as error:
-        return _rescued(error.failure) or error.failure
-    except Exception as error:  # noqa: BLE001  a provider of the user's may raise anything
-        return _unexpected(error, provider)
-    failure = None if question.lenient else failure_of(reply, provider.name, provider.model)
-    if failure is not None:
-        state.account(reply, provider.name, provider.model)
-    return failure or reply
-
-
-def _ignore(*_: object) -> None:
-    """Pieces of a reply that is not the turn's answer are shown to nobody."""
-
-
-def _rescued(failure: Failure) -> Reply | None:
-    """The text that had come when the connection broke, as a reply that the model is asked to continue."""
-    cut = failure.reason in (FailureReason.CONNECTION, FailureReason.TIMEOUT)
-    if not cut or failure.partial is None or failure.partial.tool_calls or not failure.partial.text.strip():
-        return None
-    return Reply(failure.partial, finish_reason="unknown", partial=True)
-
-
-def _unexpected(error: Exception, provider: Provider) -> Failure:
-    """Anything but a ProviderError: not worth a retry, but the next provider may do better."""
-    kind = type(error)
-    return Failure(
-        FailureReason.BAD_REQUEST,
-        f"{kind.__name__}: {error}",
-        provider=provider.name,
-        model=provider.model,
-        error_type=f"{kind.__module__}.{kind.__qualname__}".removeprefix("builtins."),
-    )
-
-
-async def _decide(state: TurnState, connection: Connection, failure: Failure, tally: Tally) -> Step:
-    """What follows from the failure; other credentials are tried here, for only they know whether there are any."""
-    retry, fallback_left = state.request.policies.retry, state.chain.left > 0
-    tally.failures += 1
-    step = next_step(failure, tally, retry, fallback_left=fallback_left)
-    if step is not Step.RENEW:
-        return step
-    renewal = await _renew(state, connection, failure)
-    if renewal in ("refreshed", "rotated"):
-        tally.failures -= 1
-        return step
-    tally.patient, tally.renewable = renewal == "later", False
-    step = next_step(failure, tally, retry, fallback_left=fallback_left)
-    tally.renewable = tally.patient
-    return step
-
-
-async def _renew(state: TurnState, connection: Connection, failure: Failure) -> str:
-    try:
-        return await connection.renew(failure)
-    except Exception as error:  # noqa: BLE001  a refresh callback of the user's may raise anything
-        state.recorder.tell(events.Degraded("credentials", f"{type(error).__name__}: {error}"))
-        return ""
-
-
-async def _pause(state: TurnState, step: Step, failure: Failure, tally: Tally) -> float:
-    """Prepare the next attempt, and wait for it; returns the seconds waited."""
-    wait, source = 0.0, "at_once"
-    match step:
-        case Step.RETRY:
-            plan = state.request.policies.retry.wait(failure, tally.failures, random.random())  # noqa: S311  no secret
-            wait, source = plan.seconds, plan.source
-        case Step.RENEW:
-            source = "credentials"
-        case Step.LOWER_CAP:
-            tally.lower_cap(failure.limit or 0)
-        case Step.RAISE_CAP:
-            tally.raise_cap(state.chain.provider.parameters.get("max_tokens"))
-        case Step.UNSTREAM:
-            tally.stream = False
-    state.counts.retries += 1
-    state.doing = "backoff"
-    retry = events.Retry(tally.attempts, failure.reason.value, wait, failure.retry_after, source)  # type: ignore[arg-type]  # one of the literals above
-    with state.recorder.scope(retry):
-        began = anyio.current_time()
-        try:
-            if wait and waiting.get():
-                await anyio.sleep(wait)
-            retry.outcome = "waited"
-        finally:
-            retry.outcome = retry.outcome or "interrupted"
-            retry.waited = anyio.current_time() - began
-    state.doing = "api_call"
-    return wait
-
-
-def _accept(state: TurnState, reply: Reply, chat: events.Chat) -> Reply:
-    """Book a usable reply."""
-    reply = state.with_own_ids(reply)
-    chat.reply = reply
-    chat.cost_usd = state.account(reply, chat.provider, chat.model)
-    if chat.purpose == "main":
-        state.prompt_tokens = reply.prompt_tokens or (reply.usage.input_tokens if reply.usage else None)
-        state.sizes.observe(state.prompt_tokens, state.estimate, state.threshold)
-    guard, identity = state.request.policies.guard, state.chain.provider.identity
-    if guard is not None:
-        state.guarded("guard", lambda: guard.clear(identity))
-    return reply
 
 
 # --------------------------------------------------------------------------------------- the rate guard
@@ -328,33 +142,5 @@ def _chat(state: TurnState, question: Question) -> events.Chat:
     )
 
 
-def _attempt(state: TurnState, tally: Tally, waited: float) -> events.Attempt:
-    provider = state.chain.provider
-    host, port = provider.address
-    state.counts.attempts += 1
-    return events.Attempt(
-        number=tally.attempts,
-        maximum=state.request.policies.retry.attempts,
-        provider=provider.name,
-        model=provider.model,
-        backoff=waited,
-        server_address=host,
-        server_port=port,
-    )
-
-
 def _fail(chat: events.Chat, failure: Failure) -> None:
     chat.error_type, chat.error = failure.error_type or failure.reason.value, failure.message
-
-
-def _fail_attempt(attempt: events.Attempt, failure: Failure, step: Step, state: TurnState) -> None:
-    attempt.reason, attempt.status, attempt.retry_after = failure.reason.value, failure.status, failure.retry_after
-    attempt.error_type, attempt.error = failure.error_type or failure.reason.value, failure.message
-    attempt.outcome = "retry"
-    if step is Step.COMPRESS:
-        attempt.outcome = "compress"
-    elif step is Step.GIVE_UP:
-        attempt.outcome = "fallback" if state.chain.left else "give_up"
-    guard, identity = state.request.policies.guard, state.chain.provider.identity
-    if guard is not None and failure.reason is FailureReason.RATE_LIMIT:
-        state.guarded("guard", lambda: guard.record(identity, failure))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from hermes_nb.turn.asking import OVERFLOWS, ModelUnavailable, Overflow, Question, ask_aside
+from hermes_nb.turn.asking import OVERFLOWS, ModelUnavailable, Overflow, ask_aside
+from hermes_nb.turn.attempts import Question
 from hermes_nb.turn.compressing import Room, compress
 from hermes_nb.vocabulary import events
 from hermes_nb.vocabulary.failures import ProviderError

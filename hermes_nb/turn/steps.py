@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hermes_nb.tools.context import ToolContext
-from hermes_nb.turn.asking import ModelUnavailable, Overflow, Question, ask_chain
+from hermes_nb.turn.asking import ModelUnavailable, Overflow, ask_chain
+from hermes_nb.turn.attempts import Question
 from hermes_nb.turn.inbox import Interrupted
 from hermes_nb.turn.result import ExitReason
 from hermes_nb.turn.room import make_room_after
