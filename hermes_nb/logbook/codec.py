@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import MISSING, fields
 from hashlib import blake2b
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
@@ -41,21 +41,15 @@ class Shape(NamedTuple):
     values: Callable[[Any], tuple[Any, ...]]
 
 
-def shape(cls: type[Any]) -> Shape:
-    """The fields of a dataclass, with their defaults (an object of its own where there is none)."""
-    if cls not in _shapes:
-        _shapes[cls] = _shape(cls)
-    return _shapes[cls]
-
-
-_shapes: dict[type[Any], Shape] = {}
-
-
 def _shape(cls: type[Any]) -> Shape:
     names = tuple(f.name for f in fields(cls))
     defaults = tuple(f.default if f.default_factory is MISSING else f.default_factory() for f in fields(cls))
     get = attrgetter(*names)
     return Shape(names, defaults, get if len(names) > 1 else lambda value: (get(value),))
+
+
+SHAPES = {cls: _shape(cls) for cls in (*KINDS.values(), Message, Reply, ToolCall, ToolSpec, Usage)}
+"""The fields of the vocabulary, with their defaults; a field without one has a mark of its own there."""
 
 
 class Encoder:
@@ -73,24 +67,26 @@ class Encoder:
         self, what: Any, before: tuple[Any, ...] | None = None, without: tuple[str, ...] = ()
     ) -> dict[str, Any]:
         """The fields that differ from `before` (all values in order), or from their defaults."""
-        names, defaults, values = shape(type(what))
-        changed = zip(names, values(what), defaults if before is None else before, strict=True)
-        return {
-            name: value if type(value) in _PLAIN else self.plain(value)
-            for name, value, old in changed
-            if value is not old and name not in without and value != old
-        }
+        names, defaults, values = SHAPES[type(what)]
+        data = {}
+        for name, value, old in zip(names, values(what), defaults if before is None else before, strict=True):
+            if value is not old and value != old and name not in without:
+                data[name] = self.plain(value)
+        return data
 
     def plain(self, value: Any) -> Any:
         """Dicts, lists, texts and numbers; what else there is, is left to `dumps`."""
-        if isinstance(value, str):
+        cls = type(value)
+        if cls is str:
             return value if len(value) < LONG else self.keep(value)
+        if cls in _PLAIN:
+            return value
+        if cls in SHAPES:
+            return self.differences(value)
         if isinstance(value, tuple | list):
             return [self.plain(item) for item in value]
         if isinstance(value, Mapping):
             return {str(key): self.plain(item) for key, item in value.items()}
-        if is_dataclass(value) and not isinstance(value, type):
-            return self.differences(value)
         return value
 
     def keep(self, text: str) -> dict[str, str]:
@@ -152,7 +148,7 @@ def loads(text: str, texts: Callable[[str], str | None]) -> Any:
 
 def build(cls: type[Any], data: Mapping[str, Any]) -> Any:
     """A dataclass from its fields; fields that this version does not know are left out."""
-    known = shape(cls).names
+    known = SHAPES[cls].names
     return cls(**{name: revive(cls, name, value) for name, value in data.items() if name in known})
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from hermes_nb.vocabulary import events
 
@@ -14,11 +14,30 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("hermes_nb")
 
-_AT_ONCE = (events.MessageAdded, events.HistoryReplaced, events.SystemPrompt)
-"""Points that are in the file before the sink returns."""
+_ENDINGS = frozenset({events.Turn})
+_BEGINNINGS = frozenset({events.Tool})
+_POINTS = frozenset({events.MessageAdded, events.HistoryReplaced, events.SystemPrompt})
+_LASTING = frozenset({events.Attempt, events.Retry})
 
-_LONG = (events.Attempt, events.Retry, events.Tool)
-"""Scopes that may last: that they have begun is in the file while they do."""
+
+def _when(event: events.Event) -> Literal["now", "soon", "at some time"]:
+    """When an event must be in the file.
+
+    Now: what is finished, so that a killed process loses none of it, and the beginning of a call, which may have an
+    effect from then on. Soon: the beginning of what may last, and the model's message with calls, which is written with
+    the beginning of the first of them.
+    """
+    what = event.what
+    cls = type(what)
+    if event.phase == "point":
+        if isinstance(what, events.MessageAdded) and what.message.tool_calls:
+            return "soon"
+        return "now" if cls in _POINTS else "at some time"
+    if event.phase == "ended":
+        return "now" if cls in _ENDINGS else "at some time"
+    if cls in _BEGINNINGS:
+        return "now"
+    return "soon" if cls in _LASTING else "at some time"
 
 
 class LogbookSink:
@@ -39,26 +58,22 @@ class LogbookSink:
 
     def __call__(self, event: events.Event) -> None:
         """Take an event; write if it is time."""
-        with self._store.lock:
+        store, trouble = self._store, self.trouble
+        with store.lock:
             try:
-                self._store.writer(event.turn_id, event.conversation_id).take(event)
-                trouble = self._store.flush(at_once=_ends(event)) if _due(event) else self.trouble
+                writer = store.writers.get(event.turn_id) or store.writer(event.turn_id, event.conversation_id)
+                writer.take(event)
+                if (when := _when(event)) == "now":
+                    trouble = store.flush(at_once=event.phase == "ended")
+                elif when == "soon":
+                    store.later.ask()
             except Exception as error:
                 logger.warning("the logbook could not keep an event", exc_info=True)
                 trouble = f"{type(error).__name__}: {error}"
-        self._tell(trouble)
+        if trouble or self.trouble:
+            self._tell(trouble)
 
     def _tell(self, trouble: str) -> None:
         first, self.trouble = trouble and not self.trouble, trouble
         if first and self.on_trouble is not None:
             self.on_trouble(f"{self._store.path} could not be written ({trouble}); kept in memory, and tried again")
-
-
-def _due(event: events.Event) -> bool:
-    return (
-        isinstance(event.what, _AT_ONCE) or (event.phase == "started" and isinstance(event.what, _LONG)) or _ends(event)
-    )
-
-
-def _ends(event: events.Event) -> bool:
-    return event.phase == "ended" and isinstance(event.what, events.Turn)

@@ -9,6 +9,7 @@ import weakref
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, ClassVar
 
+from hermes_nb.logbook.later import Later
 from hermes_nb.logbook.schema import open_for_reading, open_for_writing
 from hermes_nb.logbook.writer import TurnWriter
 from hermes_nb.vocabulary.failures import TraceError
@@ -42,6 +43,7 @@ class Store:
         self.given_up = 0
         self._connections: list[sqlite3.Connection] = []
         self._next_try = 0.0
+        self.later = Later(self.flush)
         self._finalizer = weakref.finalize(self, _close, self._connections)
 
     @classmethod

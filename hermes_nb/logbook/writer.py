@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hermes_nb.logbook.codec import Encoder, dumps, scrubbed, shape
+from hermes_nb.logbook.codec import SHAPES, Encoder, dumps, scrubbed
 from hermes_nb.logbook.records import Row
 from hermes_nb.logbook.schema import TURN
 from hermes_nb.vocabulary import events
@@ -83,7 +83,7 @@ class TurnWriter:
 
     def _started(self, event: events.Event) -> dict[str, Any]:
         what = event.what
-        self._open[event.scope] = shape(type(what)).values(what)
+        self._open[event.scope] = SHAPES[type(what)].values(what)
         if isinstance(what, events.Chat):
             return self._chat(what)
         if isinstance(what, events.Turn):
