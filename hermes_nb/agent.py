@@ -18,6 +18,7 @@ from hermes_nb.providers.base import Provider
 from hermes_nb.run import Run
 from hermes_nb.session import Session
 from hermes_nb.tools.toolbox import Toolbox
+from hermes_nb.turn.context_files import read_context_file
 from hermes_nb.turn.request import Policies, TurnRequest
 from hermes_nb.vocabulary.budget import IterationBudget
 from hermes_nb.vocabulary.events import Delta, Event, Sink
@@ -25,6 +26,8 @@ from hermes_nb.vocabulary.failures import ConfigurationError, RunInProgress
 from hermes_nb.vocabulary.messages import Message
 
 if TYPE_CHECKING:
+    from os import PathLike
+
     from hermes_nb.tools.definition import Tool
     from hermes_nb.turn.result import TurnResult
     from hermes_nb.vocabulary.messages import Content
@@ -53,6 +56,8 @@ class Agent:
         guard: Remembers rate limits; None to forget them.
         guardrails: What happens when the model goes round in circles.
         budget_notice: Tells the model that its budget is running out; None for never.
+        context_files: A working directory whose AGENTS.md (or HERMES.md, CLAUDE.md, .cursorrules) is told to the model;
+            read when the agent is made.
         checkpoints: Saves the files of a directory before a tool changes them.
         faults: Injected failures; see `hermes_nb.Faults`.
 
@@ -67,6 +72,8 @@ class Agent:
     name: str
     budget: int | IterationBudget
     policies: Policies
+    context_files: str | PathLike[str] | None
+    context: str = field(repr=False)
     checkpoints: Any = field(default=None, repr=False)
     faults: Any = None
 
@@ -86,6 +93,7 @@ class Agent:
         guard: RateGuard | None = RateGuard(),  # noqa: B008
         guardrails: Guardrails | None = None,
         budget_notice: BudgetNotice | None = None,
+        context_files: str | PathLike[str] | None = None,
         checkpoints: Any = None,
         faults: Any = None,
     ) -> None:
@@ -108,6 +116,8 @@ class Agent:
             "name": name,
             "budget": budget,
             "policies": policies,
+            "context_files": context_files,
+            "context": "" if context_files is None else read_context_file(context_files),
             "checkpoints": checkpoints,
             "faults": faults,
         }
@@ -128,6 +138,7 @@ class Agent:
             "instructions": self.instructions,
             "name": self.name,
             "budget": self.budget,
+            "context_files": self.context_files,
             "checkpoints": self.checkpoints,
             "faults": self.faults,
             **{key: getattr(self.policies, key) for key in Policies.__dataclass_fields__},
@@ -270,7 +281,7 @@ class Agent:
             history=messages,
             chain=self.models,
             toolbox=self.toolbox,
-            instructions="\n\n".join(part for part in (self.instructions, system) if part),
+            instructions="\n\n".join(part for part in (self.instructions, system, self.context) if part),
             agent=self.name,
             policies=self.policies,
             turn_id=str(uuid.uuid4()),
