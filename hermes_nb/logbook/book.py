@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from hermes_nb.logbook.places import home
 from hermes_nb.logbook.reading import Reader, read_conversation
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _TURNS = """
 SELECT turns.name, conversations.name, number, agent, provider, model, prompt, turns.started_at, ended_at, exit_reason,
-       detail, parent, previous, replay_of
+       failed, detail, parent, previous, replay_of
 FROM turns JOIN conversations ON conversations.id = turns.conversation
 """
 
@@ -73,7 +73,7 @@ class Logbook:
         arguments = () if conversation_id is None else (conversation_id,)
         with self._reader() as reader:
             rows = reader.query(f"{_TURNS} {where} ORDER BY turns.id", *arguments)
-        return tuple(TurnRecord(*row) for row in rows)
+        return tuple(map(_turn, rows))
 
     def messages(self, conversation_id: str) -> tuple[Message, ...]:
         """The conversation as the next request carries it: every call answered, unanswered prompts left out."""
@@ -135,3 +135,9 @@ class Logbook:
     def __repr__(self) -> str:
         """Names the file."""
         return f"<Logbook {str(self.path)!r}>"
+
+
+def _turn(row: tuple[Any, ...]) -> TurnRecord:
+    values = list(row)
+    values[10] = bool(values[10])
+    return TurnRecord(*values)

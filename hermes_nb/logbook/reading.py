@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from hermes_nb.logbook import codec
 from hermes_nb.logbook.records import Conversation, Row
-from hermes_nb.logbook.repair import dangling, sendable
+from hermes_nb.logbook.repair import sendable, unanswered
 from hermes_nb.logbook.schema import TURN
 from hermes_nb.vocabulary import events
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from hermes_nb.logbook.repair import Fate
     from hermes_nb.logbook.writer import TurnWriter
     from hermes_nb.vocabulary.messages import Message
 
@@ -35,7 +36,7 @@ class Reader:
     def __init__(self, connection: sqlite3.Connection | None) -> None:
         self._db = connection
         self._texts: dict[str, str | None] = {}
-        self._messages: dict[int, Message] = {}
+        self._rows: dict[int, Row] = {}
 
     def query(self, sql: str, *arguments: object) -> list[tuple[Any, ...]]:
         """The rows of a query."""
@@ -43,10 +44,14 @@ class Reader:
 
     def message(self, row: int) -> Message:
         """The message of a row."""
-        if row not in self._messages:
-            ((data,),) = self.query("SELECT data FROM messages WHERE id = ?", row)
-            self._messages[row] = codec.message(self.loads(data))
-        return self._messages[row]
+        return self.row(row).message
+
+    def row(self, row: int) -> Row:
+        """A row of a message."""
+        if row not in self._rows:
+            ((seq, data),) = self.query("SELECT seq, data FROM messages WHERE id = ?", row)
+            self._rows[row] = Row(row, seq, codec.message(self.loads(data)))
+        return self._rows[row]
 
     def loads(self, text: str) -> Any:
         """The value of a JSON text of the file."""
@@ -69,19 +74,18 @@ class Reader:
             conversation_id,
         )
         after, kept = (last[0][0], json.loads(last[0][1])) if last else (0, [])
-        rows = [Row(row, self.message(row)) for row in kept]
-        return rows + self.transcript(conversation_id, after)
+        return [self.row(row) for row in kept] + self.transcript(conversation_id, after)
 
     def transcript(self, conversation_id: str, after: int = 0) -> list[Row]:
         """All messages that ever were part of a conversation, in the order in which they came."""
         found = self.query(
-            "SELECT messages.id, messages.data FROM (SELECT turns.id << 32 AS base " + OF_CONVERSATION + ")"  # noqa: S608  a constant
+            "SELECT messages.id, seq, data FROM (SELECT turns.id << 32 AS base " + OF_CONVERSATION + ")"  # noqa: S608  a constant
             " JOIN messages ON messages.id BETWEEN base AND base + 4294967295"
             " WHERE messages.ephemeral = 0 AND messages.id > ? ORDER BY messages.id",
             conversation_id,
             after,
         )
-        return [Row(row, codec.message(self.loads(data))) for row, data in found]
+        return [Row(row, seq, codec.message(self.loads(data))) for row, seq, data in found]
 
     def begun_calls(self, turns: Iterable[int]) -> set[str]:
         """Ids of the tool calls that were begun in these turns."""
@@ -170,24 +174,32 @@ class Revival:
 
 def read_conversation(reader: Reader, conversation_id: str, unsaved: Sequence[TurnWriter]) -> Conversation:
     """What the next turn needs, from the file and from what waits in memory because the file could not be written."""
-    turns = reader.query("SELECT turns.id, turns.name " + OF_CONVERSATION + " ORDER BY turns.id", conversation_id)
+    turns = reader.query(
+        "SELECT turns.id, turns.name, ended_at, failed " + OF_CONVERSATION + " ORDER BY turns.id", conversation_id
+    )
     last = turns[-1][0] if turns else 0
+    names = {turn: name for turn, name, _ended, _failed in turns}
+    fates = {turn: _fate(ended, failed) for turn, _name, ended, failed in turns}
     rows, system_prompts = reader.history(conversation_id), reader.system_prompts(conversation_id)
     for turn, writer in enumerate(unsaved, last + 1):
-        rows = writer.applied_to(rows, (turn if writer.row is None else writer.row) << TURN)
+        number = turn if writer.row is None else writer.row
+        rows = writer.applied_to(rows, number << TURN)
+        names[number] = writer.turn_id
+        fates[number] = _fate(writer.ended_at, writer.begun.failed)
         system_prompts |= dict(writer.prompts)
-    begun = reader.begun_calls(_unfinished(rows)).union(*(writer.begun_calls for writer in unsaved))
-    new = [writer.turn_id for writer in unsaved if writer.row is None]
+    open_calls = unanswered([row.message for row in rows])
+    cut_off = {row.id >> TURN for row in rows if any(call.id in open_calls for call in row.message.tool_calls)}
+    begun = reader.begun_calls(cut_off).union(*(writer.begun_calls for writer in unsaved))
     return Conversation(
-        sendable([row.message for row in rows], begun),
+        sendable(rows, {turn: fate for turn, fate in fates.items() if fate is not None}, begun),
         {row.message: row.id for row in rows if row.id >> TURN <= last and isinstance(row.message.content, str)},
-        len(turns) + len(new),
-        (new or [turns[-1][1] if turns else ""])[-1],
+        len(names),
+        next(reversed(names.values()), ""),
         system_prompts,
     )
 
 
-def _unfinished(rows: list[Row]) -> set[int]:
-    """The turns in which calls have no result."""
-    open_calls = dangling([row.message for row in rows])
-    return {row.id >> TURN for row in rows if any(call in open_calls for call in row.message.tool_calls)}
+def _fate(ended_at: int | None, failed: int) -> Fate | None:
+    if ended_at is None:
+        return "cut off"
+    return "failed" if failed else None

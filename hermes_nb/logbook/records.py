@@ -12,9 +12,16 @@ if TYPE_CHECKING:
 
 
 class Row(NamedTuple):
-    """A message, and the id of its row."""
+    """A message in the file.
+
+    Attributes:
+        id: Of the row: the turn's number and the message's in the turn.
+        seq: The event that brought it; 0 if it is part of a history that was given to the turn.
+        message: The message.
+    """
 
     id: int
+    seq: int
     message: Message
 
 
@@ -50,6 +57,7 @@ class TurnRecord:
         started_at: Nanoseconds since the epoch.
         ended_at: The same; None while the turn runs, and for ever if its process was killed.
         exit_reason: Why it ended; empty if it has not.
+        failed: It ended because something failed.
         detail: The same in words.
         parent_turn_id: The turn whose tool call this sub-agent's turn is; empty for others.
         previous_turn_id: The conversation's turn before.
@@ -66,6 +74,7 @@ class TurnRecord:
     started_at: int
     ended_at: int | None
     exit_reason: str
+    failed: bool
     detail: str
     parent_turn_id: str
     previous_turn_id: str

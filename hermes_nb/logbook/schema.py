@@ -33,7 +33,8 @@ CREATE TABLE turns (
     id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, conversation INTEGER NOT NULL REFERENCES conversations,
     number INTEGER NOT NULL, agent TEXT NOT NULL, provider TEXT NOT NULL, model TEXT NOT NULL, prompt TEXT NOT NULL,
     parent TEXT NOT NULL, previous TEXT NOT NULL, replay_of TEXT NOT NULL,
-    started_at INTEGER NOT NULL, ended_at INTEGER, exit_reason TEXT NOT NULL DEFAULT '', detail TEXT NOT NULL DEFAULT ''
+    started_at INTEGER NOT NULL, ended_at INTEGER, exit_reason TEXT NOT NULL DEFAULT '',
+    failed INTEGER NOT NULL DEFAULT 0, detail TEXT NOT NULL DEFAULT ''
 );
 CREATE INDEX turns_of_conversation ON turns (conversation);
 CREATE TABLE messages (

@@ -151,17 +151,13 @@ class TurnWriter:
 
     def applied_to(self, rows: list[Row], base: int) -> list[Row]:
         """A history with the messages that wait here behind it; `base` goes into the ids of their rows."""
-        known = {number: message for message, number in self._known.items()}
-        known |= {number: message for number, _seq, _ephemeral, message in self.messages}
-        after = 0
-        if self.histories:
-            after, numbers = self.histories[-1]
-            rows = [Row(number if number >> TURN else base | number, known[number]) for number in numbers]
-        return rows + [
-            Row(base | number, message)
-            for number, _seq, ephemeral, message in self.messages
-            if number > after and not ephemeral
-        ]
+        own = [Row(base | number, seq, message) for number, seq, ephemeral, message in self.messages if not ephemeral]
+        if not self.histories:
+            return rows + own
+        after, numbers = self.histories[-1]
+        known = {row.id: row for row in (*rows, *own)}
+        kept = [known[number if number >> TURN else base | number] for number in numbers]
+        return kept + [row for row in own if row.id > base | after]
 
     # ----------------------------------------------------------------------------------------- writing
 
@@ -214,8 +210,8 @@ class TurnWriter:
             )
         if self.ended_at is not None:
             db.execute(
-                "UPDATE turns SET ended_at = ?, exit_reason = ?, detail = ? WHERE id = ?",
-                (self.ended_at, self.begun.exit_reason, scrubbed(self.begun.detail), turn),
+                "UPDATE turns SET ended_at = ?, exit_reason = ?, failed = ?, detail = ? WHERE id = ?",
+                (self.ended_at, self.begun.exit_reason, self.begun.failed, scrubbed(self.begun.detail), turn),
             )
 
     def saved(self, row: int) -> None:
