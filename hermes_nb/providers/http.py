@@ -8,10 +8,12 @@ import ssl
 import urllib.request
 from dataclasses import dataclass, fields
 from functools import cache
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import anyio
 
+from hermes_nb.providers.endpoints import is_loopback
 from hermes_nb.vocabulary.failures import ConfigurationError, Failure, FailureReason, ProviderError
 
 if TYPE_CHECKING:
@@ -19,7 +21,12 @@ if TYPE_CHECKING:
 
     import httpx
 
-T = TypeVar("T")
+_HEADERS = {
+    "accept": "application/json, text/event-stream",
+    "accept-encoding": "gzip, deflate",
+    "content-type": "application/json",
+    "user-agent": "hermes-nb",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,15 +166,34 @@ def _certificate_error(error: BaseException | None) -> BaseException | None:
 
 
 def make_client(url: str, timeouts: Timeouts) -> httpx.AsyncClient:
-    """A client for one server: no retries and no redirects of its own; proxies of the environment are respected."""
+    """A client for one server: no retries and no redirects of its own; proxies of the environment are respected.
+
+    Servers on this machine are reached without a proxy, whether or not `NO_PROXY` says so.
+    """
     import httpx  # noqa: PLC0415
 
+    remote = not is_loopback(urlsplit(url).hostname or "")
     return httpx.AsyncClient(
-        verify=_tls(url.startswith("https:") or bool(urllib.request.getproxies())),
+        trust_env=remote,
+        verify=_tls(url.startswith("https:") or (remote and bool(urllib.request.getproxies()))),
         timeout=httpx.Timeout(None, connect=timeouts.connect if timeouts.connect < math.inf else None),
         follow_redirects=False,
         limits=httpx.Limits(keepalive_expiry=60.0),  # a tool may take a while
     )
+
+
+def request_url(url: str) -> httpx.URL:
+    """An address, read once for all requests of a connection."""
+    import httpx  # noqa: PLC0415
+
+    return httpx.URL(url)
+
+
+def make_request(url: httpx.URL, headers: dict[str, str], content: bytes) -> httpx.Request:
+    """A request with JSON; made directly, since merging it with a client's settings costs as much as writing it."""
+    import httpx  # noqa: PLC0415
+
+    return httpx.Request("POST", url, headers=_HEADERS | headers, content=content)
 
 
 def _tls(needed: bool) -> ssl.SSLContext:

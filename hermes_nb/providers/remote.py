@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from hermes_nb.providers.error_bodies import redacted
 from hermes_nb.providers.failures import refused, with_names
-from hermes_nb.providers.http import Limits, Timeouts, make_client, post
+from hermes_nb.providers.http import Limits, Timeouts, make_client, make_request, post, request_url
 from hermes_nb.providers.sse import DONE, EventDecoder, Unreadable, read_body
 from hermes_nb.vocabulary.failures import ConfigurationError, Failure, FailureReason, ProviderError
 
@@ -150,7 +150,7 @@ class RemoteConnection:
         self._provider = provider
         self._client = client
         self._dialect = dialect
-        self._url = provider.base_url + dialect.path
+        self._url = request_url(provider.base_url + dialect.path)
         self._lease: Lease | None = provider.credentials.lease() if provider.credentials else None
         self._adapted = False
 
@@ -184,9 +184,8 @@ class RemoteConnection:
 
     def _request(self, request: ModelRequest, *, stream: bool) -> httpx.Request:
         key = self._lease.take() if self._lease else ""
-        headers = {"content-type": "application/json", **self._dialect.headers(key), **self._provider.headers}
-        content = self._dialect.encode(request, stream=stream)
-        return self._client.build_request("POST", self._url, headers=headers, content=content)
+        headers = {**self._dialect.headers(key), **self._provider.headers}
+        return make_request(self._url, headers, self._dialect.encode(request, stream=stream))
 
     def _cut(self, error: ProviderError, assembly: Assembly) -> Reply:
         """What remains of a reply that was broken off: the part, if it is worth keeping, or the failure."""

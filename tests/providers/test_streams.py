@@ -227,8 +227,8 @@ def test_a_refusal_is_a_content_filter():
 @pytest.mark.parametrize(
     ("said", "meant"),
     [("stop", "stop"), ("eos", "stop"), (2, "stop"), ("length", "length"), ("MAX_TOKENS", "length"),
-     ("model_length", "length"), ("content_filter", "content_filter"), ("SAFETY", "content_filter"), ("sensitive", "content_filter"),
-     ("tool_calls", "stop")],
+     ("model_length", "length"), ("content_filter", "content_filter"), ("SAFETY", "content_filter"),
+     ("sensitive", "content_filter"), ("tool_calls", "stop")],
 )  # fmt: skip
 def test_finish_reasons_are_translated(said, meant):
     assert asked(*text_chunks("a", finish=said)).finish_reason == meant
