@@ -78,7 +78,7 @@ class Engine:
     _all_lock: ClassVar[threading.Lock] = threading.Lock()
 
     def __init__(self, settings: Settings) -> None:
-        self._settings = settings
+        self.settings = settings
         self._lock = threading.Lock()
         self._child: _Child | None = None
         self._end: weakref.finalize[..., Engine] | None = None
@@ -107,9 +107,13 @@ class Engine:
                 require_engine()
                 if self._end:
                     self._end()
-                self._child = _Child(_configuration(self._settings, unwanted), unwanted)
+                self._child = _Child(_configuration(self.settings, unwanted), unwanted)
                 self._end = weakref.finalize(self, self._child.stop)
             return self._child.url
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """In another process, it is the engine of these settings there."""
+        return Engine.shared, (self.settings,)
 
     @property
     def pid(self) -> int | None:

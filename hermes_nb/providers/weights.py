@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple, NoReturn, TypeAlias
 
 import filelock
-import httpx
 import platformdirs
 
 from hermes_nb.vocabulary.failures import ConfigurationError
@@ -221,17 +220,27 @@ def _locked(path: Path, tick: Callable[[], None]) -> Iterator[None]:
 
 def _pieces_of(source: str) -> Iterator[bytes]:
     """The bytes of a file or of an http(s) address."""
+    if re.match("https?://", source):
+        yield from _pieces_of_address(source)
+        return
     try:
-        if re.match("https?://", source):
-            with httpx.stream("GET", source, follow_redirects=True, timeout=60) as response:
-                response.raise_for_status()
-                yield from response.iter_bytes(BLOCK)
-        else:
-            with Path(source).expanduser().open("rb") as stream:
-                while piece := stream.read(BLOCK):
-                    yield piece
-    except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
-        msg = f"cannot read {_without_password(source)} ({_without_password(str(error))}); give a file or an address"
+        with Path(source).expanduser().open("rb") as stream:
+            while piece := stream.read(BLOCK):
+                yield piece
+    except OSError as error:
+        msg = f"cannot read {source} ({error.strerror}); --from takes a file or an http(s) address"
+        raise ConfigurationError(msg) from error
+
+
+def _pieces_of_address(url: str) -> Iterator[bytes]:
+    import httpx  # noqa: PLC0415  heavy, and rarely needed
+
+    try:
+        with httpx.stream("GET", url, follow_redirects=True, timeout=60) as response:
+            response.raise_for_status()
+            yield from response.iter_bytes(BLOCK)
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        msg = f"cannot read {_without_password(url)} ({_without_password(str(error))}); check the address"
         raise ConfigurationError(msg) from error
 
 
