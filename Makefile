@@ -51,6 +51,7 @@ check: .venv/dev.stamp  ## style, types, layers
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 
+docs: export NO_MKDOCS_2_WARNING = 1
 docs: .venv/dev.stamp  ## the documentation site, notebooks run, into site/
 	@$(BIN)/mkdocs build --strict
 

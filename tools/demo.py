@@ -25,7 +25,8 @@ def main(name: str) -> int:
     notebook = nbformat.read(path, as_version=4)
     print(f"Running {path} in a Jupyter kernel", flush=True)
     started = time.monotonic()
-    client = NotebookClient(notebook, timeout=TIMEOUT, resources={"metadata": {"path": str(path.parent)}})
+    settings = {"timeout": TIMEOUT, "extra_arguments": ["--IPKernelApp.log_level=ERROR"]}
+    client = NotebookClient(notebook, resources={"metadata": {"path": str(path.parent)}}, **settings)
     try:
         client.execute()
     except CellExecutionError as error:
