@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import replace
@@ -228,9 +228,7 @@ class Run:
         Returns:
             Whether the turn is over.
         """
-        over = threading.Event()
-        self._future.add_done_callback(lambda _: over.set())
-        return over.wait(timeout)
+        return bool(wait((self._future,), timeout).done)
 
     def result(self, timeout: float | None = None) -> TurnResult:
         """Wait for the end of the turn; the notebook's Stop button interrupts it.
