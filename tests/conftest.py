@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from hermes_nb.providers.weights import EMBEDDED
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -37,8 +39,15 @@ def pytest_configure(config: pytest.Config) -> None:
     home = tempfile.TemporaryDirectory(prefix="hermes-nb-tests-", ignore_cleanup_errors=True)
     config.add_cleanup(home.cleanup)
     os.environ["HERMES_NB_HOME"] = home.name
+    os.environ["MPLBACKEND"] = "agg"
     if importlib.util.find_spec("tests.support.contract"):
         config.pluginmanager.import_plugin("tests.support.contract")
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Tests of the embedded model are skipped where its weights are not."""
+    if item.get_closest_marker("local_model") and EMBEDDED.find() is None:
+        pytest.skip("the embedded model is not in the user cache; `make model` fetches it")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

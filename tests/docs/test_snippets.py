@@ -14,6 +14,7 @@ import pytest
 from IPython.core.interactiveshell import InteractiveShell
 from traitlets.config import Config
 
+import hermes_nb
 from hermes_nb import testing
 
 if TYPE_CHECKING:
@@ -39,15 +40,25 @@ def shell() -> Iterator[InteractiveShell]:
     config = Config()
     config.HistoryManager.enabled = False
     shell = InteractiveShell.instance(config=config)
-    shell.run_line_magic("matplotlib", "agg")
     yield shell
     shell.run_line_magic("reset", "-f")
     InteractiveShell.clear_instance()
 
 
-@pytest.mark.parametrize("page", [p for p in PAGES if any(snippets(p))], ids=lambda p: str(p.relative_to(ROOT)))
+def pages() -> Iterator[object]:
+    """The pages with snippets; those that ask the embedded model need it."""
+    for page in PAGES:
+        code = [code for _, code in snippets(page)]
+        real = any("hn.Local()" in part for part in code) and not any("hn.Local = " in part for part in code)
+        if code:
+            yield pytest.param(page, id=str(page.relative_to(ROOT)), marks=[pytest.mark.local_model] if real else [])
+
+
+@pytest.mark.parametrize("page", list(pages()))
 def test_every_snippet_of_the_page_runs(page, shell, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
+    for name in ("Local", "capture"):
+        monkeypatch.setattr(hermes_nb, name, getattr(hermes_nb, name))  # a page's setup may put something else there
     for key in KEYS:
         monkeypatch.setenv(key, "not-a-key")
     with testing.no_waiting():
