@@ -12,7 +12,7 @@ import logging
 import threading
 import time
 from collections import Counter
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import anyio
 import anyio.to_thread
@@ -22,13 +22,12 @@ from hermes_nb.vocabulary.failures import ConfigurationError, FailureReason
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
+    from hermes_nb.providers.base import Renewal
     from hermes_nb.vocabulary.failures import Failure
 
 logger = logging.getLogger("hermes_nb")
 
 Refresh: TypeAlias = "Callable[[str], str | Awaitable[str]]"
-Renewed = Literal["", "refreshed", "rotated"]
-
 COOLDOWNS = {
     FailureReason.AUTH: 300.0,
     FailureReason.RATE_LIMIT: 3600.0,
@@ -107,12 +106,17 @@ class CredentialPool:
         with self._lock:
             return next((e for e in self._entries if e.until <= now), None) or min(self._entries, key=lambda e: e.until)
 
-    def rest(self, entry: _Entry, seconds: float) -> bool:
-        """Let a key rest; True when another one can be used."""
+    def has_other(self, entry: _Entry) -> bool:
+        """Whether another key than this one can be used."""
         now = time.monotonic()
         with self._lock:
-            entry.until = max(entry.until, now + seconds)
-            return any(other.until <= now for other in self._entries)
+            return any(other is not entry and other.until <= now for other in self._entries)
+
+    def rest(self, entry: _Entry, seconds: float) -> bool:
+        """Let a key rest; True when another one can be used."""
+        with self._lock:
+            entry.until = max(entry.until, time.monotonic() + seconds)
+        return self.has_other(entry)
 
     def begin_refresh(self, entry: _Entry) -> bool:
         """Claim the refresh of a key; False while another turn is at it."""
@@ -166,10 +170,12 @@ class Lease:
         """The last request was accepted."""
         self._limited.clear()
 
-    async def renew(self, failure: Failure) -> Renewed:
-        """Refresh the key that failed, or let it rest and use another; an empty text when neither helps.
+    async def renew(self, failure: Failure) -> Renewal:
+        """Refresh the key that failed, or let it rest and use another.
 
-        The first 429 of a key is left to waiting, unless the server says that the quota is gone for long.
+        Returns:
+            `refreshed` or `rotated`; empty when neither helps. The first 429 of a key is left to waiting (`later`),
+            unless the server says that the quota is gone for long.
         """
         if self._used is None or failure.reason not in COOLDOWNS:
             return ""
@@ -178,8 +184,8 @@ class Lease:
             return "refreshed"
         if failure.reason is FailureReason.RATE_LIMIT and failure.limited_for is None:
             self._limited[id(entry)] += 1
-            if self._limited[id(entry)] < 2:  # noqa: PLR2004  the second
-                return ""
+            if self._limited[id(entry)] == 1:
+                return "later" if self._pool.has_other(entry) else ""
         seconds = failure.limited_for or failure.retry_after or COOLDOWNS[failure.reason]
         return "rotated" if self._pool.rest(entry, seconds) else ""
 

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     import httpx
 
-    from hermes_nb.providers.base import ModelRequest, OnText
-    from hermes_nb.providers.credentials import CredentialPool, Lease, Renewed
+    from hermes_nb.providers.base import ModelRequest, OnText, Renewal
+    from hermes_nb.providers.credentials import CredentialPool, Lease
     from hermes_nb.providers.sse import Json
     from hermes_nb.vocabulary.messages import Message, Reply
 
@@ -175,7 +175,7 @@ class RemoteConnection:
             self._lease.worked()
         return replace(reply, time_to_first_chunk=limits.first) if streamed else reply
 
-    async def renew(self, failure: Failure) -> Renewed:
+    async def renew(self, failure: Failure) -> Renewal:
         """Other credentials after this failure; or, after a refused request, the same with another shape."""
         if self._adapted:
             self._adapted = False
