@@ -64,16 +64,16 @@ class LogbookSink:
                 writer = store.writers.get(event.turn_id) or store.writer(event.turn_id, event.conversation_id)
                 writer.take(event)
                 if (when := _when(event)) == "now":
-                    trouble = store.flush(at_once=event.phase == "ended")
+                    trouble = store.flush(writer, at_once=event.phase == "ended")
                 elif when == "soon":
                     store.later.ask()
             except Exception as error:
                 logger.warning("the logbook could not keep an event", exc_info=True)
-                trouble = f"{type(error).__name__}: {error}"
+                trouble = f"an event could not be kept in {store.path} ({type(error).__name__}: {error})"
         if trouble or self.trouble:
             self._tell(trouble)
 
     def _tell(self, trouble: str) -> None:
         first, self.trouble = trouble and not self.trouble, trouble
         if first and self.on_trouble is not None:
-            self.on_trouble(f"{self._store.path} could not be written ({trouble}); kept in memory, and tried again")
+            self.on_trouble(trouble)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 import threading
 import time
@@ -20,11 +21,17 @@ if TYPE_CHECKING:
 
     from hermes_nb.vocabulary.messages import Message
 
+logger = logging.getLogger("hermes_nb")
+
 PAUSE = 5.0
 """Seconds without another try after the file could not be written, so that a locked file does not slow the turn."""
 
 BEHIND = 64
 """Ended turns that wait in memory for a file that cannot be written; the oldest are given up beyond."""
+
+
+_PASSING = (sqlite3.OperationalError, sqlite3.NotSupportedError, OSError, TraceError)
+"""What may be over later: a full disk, a lock, a file that somebody moves out of the way."""
 
 
 class Store:
@@ -40,7 +47,6 @@ class Store:
         self.path = path
         self.lock = threading.RLock()
         self.writers: dict[str, TurnWriter] = {}
-        self.given_up = 0
         self._connections: list[sqlite3.Connection] = []
         self._next_try = 0.0
         self.later = Later(self.flush)
@@ -65,32 +71,44 @@ class Store:
                 self.writers[turn_id] = TurnWriter(turn_id, conversation_id, known or {}, settings)
             return self.writers[turn_id]
 
-    def flush(self, *, at_once: bool = False) -> str:
+    def flush(self, only: TurnWriter | None = None, *, at_once: bool = False) -> str:
         """Write what waits.
 
         Args:
+            only: Of one turn, and of those that could not be written before; of all turns if left out.
             at_once: Try, although it failed a moment ago.
 
         Returns:
             What went wrong; empty if all is written.
         """
         with self.lock:
-            waiting = [writer for writer in self.writers.values() if writer.waiting]
-            if not waiting:
-                return ""
             if not at_once and time.monotonic() < self._next_try:
-                return "not tried again yet"
-            try:
-                with self.transaction() as db:
-                    rows = [writer.write(db) for writer in waiting]
-            except (sqlite3.Error, OSError, TraceError) as error:
-                self._fail()
-                return f"{type(error).__name__}: {error}"
-            for writer, row in zip(waiting, rows, strict=True):
-                writer.saved(row)
-                if writer.ended_at is not None:
-                    del self.writers[writer.turn_id]
-            return ""
+                return f"{self.path} could not be written; what waits is kept in memory, and tried again"
+            trouble = ""
+            for writer in list(self.writers.values()):
+                if writer.waiting and (writer is only or only is None or writer.behind):
+                    trouble = self._save(writer) or trouble
+                    if writer.behind:
+                        break
+            return trouble
+
+    def _save(self, writer: TurnWriter) -> str:
+        """Write one turn's rows; returns what went wrong."""
+        try:
+            with self.transaction() as db:
+                row = writer.write(db)
+        except _PASSING as error:
+            writer.behind = True
+            self._fail()
+            return f"{self.path} could not be written ({error}); what waits is kept in memory, and tried again"
+        except Exception as error:
+            logger.warning("turn %s cannot be kept in the logbook any more", writer.turn_id, exc_info=True)
+            writer.give_up()
+            return f"{self.path}: turn {writer.turn_id} cannot be kept any more ({type(error).__name__}: {error})"
+        writer.saved(row)
+        if writer.ended_at is not None:
+            del self.writers[writer.turn_id]
+        return ""
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
@@ -130,7 +148,6 @@ class Store:
         ended = [name for name, writer in self.writers.items() if writer.ended_at is not None]
         for name in ended[:-BEHIND]:
             del self.writers[name]
-            self.given_up += 1
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection | None]:

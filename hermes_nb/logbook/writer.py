@@ -37,6 +37,8 @@ class TurnWriter:
         self.turn_id = turn_id
         self.conversation_id = conversation_id
         self.row: int | None = None
+        self.behind = False
+        self.given_up = False
         self.begun = events.Turn("", "", "", "")
         self.begun_at = 0
         self.ended_at: int | None = None
@@ -68,7 +70,7 @@ class TurnWriter:
     def take(self, event: events.Event) -> None:
         """Add what an event says to the rows that wait."""
         what = event.what
-        if isinstance(what, events.Delta):
+        if isinstance(what, events.Delta) or self.given_up:
             return
         if event.phase == "started":
             data = self._started(event)
@@ -186,14 +188,15 @@ class TurnWriter:
     def _write_turn(self, db: sqlite3.Connection) -> int:
         turn, name = self.begun, self.conversation_id
         db.execute("INSERT OR IGNORE INTO conversations (name, started_at) VALUES (?, ?)", (name, self.begun_at))
-        row = db.execute(
+        db.execute(
             "INSERT INTO turns (name, conversation, number, agent, provider, model, prompt, parent, previous,"
-            " replay_of, started_at) SELECT ?, id, ?, ?, ?, ?, ?, ?, ?, ?, ? FROM conversations WHERE name = ?",
-            (self.turn_id, turn.number, turn.agent, turn.provider, turn.model, _title(turn.prompt),
-             turn.parent_turn_id, turn.previous_turn_id, turn.replay_of, self.begun_at, name),
-        ).lastrowid  # fmt: skip
-        assert row is not None
-        return row
+            " replay_of, started_at) SELECT ?, id, ?, ?, ?, ?, ?, ?, ?, ?, ? FROM conversations WHERE name = ?"
+            " ON CONFLICT (name) DO NOTHING",  # a word that comes after the end of the turn
+            (self.turn_id, turn.number, scrubbed(turn.agent), scrubbed(turn.provider), scrubbed(turn.model),
+             _title(turn.prompt), turn.parent_turn_id, turn.previous_turn_id, turn.replay_of, self.begun_at, name),
+        )  # fmt: skip
+        (row,) = db.execute("SELECT id FROM turns WHERE name = ?", (self.turn_id,)).fetchone()
+        return int(row)
 
     def _write_rarer(self, db: sqlite3.Connection, turn: int) -> None:
         (conversation,) = db.execute("SELECT conversation FROM turns WHERE id = ?", (turn,)).fetchone()
@@ -206,7 +209,7 @@ class TurnWriter:
         for identity, text in self.prompts:
             db.execute(
                 "INSERT INTO prompts (conversation, turn, identity, text) VALUES (?, ?, ?, ?)",
-                (conversation, turn, identity, dumps(text)),
+                (conversation, turn, scrubbed(identity), dumps(text)),
             )
         if self.ended_at is not None:
             db.execute(
@@ -216,7 +219,15 @@ class TurnWriter:
 
     def saved(self, row: int) -> None:
         """The rows are in the file."""
-        self.row = row
+        self.row, self.behind = row, False
+        self._clear()
+
+    def give_up(self) -> None:
+        """Nothing more of this turn is kept."""
+        self.given_up, self.behind = True, False
+        self._clear()
+
+    def _clear(self) -> None:
         self._encoder.texts.clear()
         self.messages.clear()
         self.histories.clear()
