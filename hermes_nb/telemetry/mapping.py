@@ -12,6 +12,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from hermes_nb.telemetry import semconv as s
+from hermes_nb.telemetry.redaction import unicode_only
 from hermes_nb.telemetry.tables import ROWS
 from hermes_nb.vocabulary import events
 
@@ -46,11 +47,11 @@ def span_id(turn_id: str, scope: int) -> int:
 def span_name(what: Scoped) -> str:
     """The span's name, of low cardinality."""
     if isinstance(what, events.Turn):
-        return f"invoke_agent {what.agent}".rstrip()
+        return unicode_only(f"invoke_agent {what.agent}".rstrip())
     if isinstance(what, events.Chat):
-        return f"chat {what.model}".rstrip()
+        return unicode_only(f"chat {what.model}".rstrip())
     if isinstance(what, events.Tool):
-        return f"execute_tool {what.name}".rstrip()
+        return unicode_only(f"execute_tool {what.name}".rstrip())
     if isinstance(what, events.Iteration) and what.grace:
         return "hermes.grace_call"
     return f"hermes.{what.kind}"

@@ -21,7 +21,7 @@ _SHORTEST_SECRET: Final = 6
 """Shorter texts ("x", "none") stand for no key where a local server wants none, and occur everywhere."""
 
 _VENDORS: Final = (
-    r"sk-(?=[\w-]*\d)[\w-]{12,}",  # OpenAI, Anthropic, OpenRouter, DeepSeek
+    r"sk-(?=[\w-]{0,64}\d)[\w-]{12,}",  # OpenAI, Anthropic, OpenRouter, DeepSeek
     r"(?:sk|rk|pk)_(?:live|test)_[A-Za-z0-9]{16,}",  # Stripe
     r"(?:gh[opusr]|github_pat)_\w{20,}",
     r"(?:glpat|nvapi|pplx|xai|pypi)-[\w-]{16,}",
@@ -31,9 +31,10 @@ _VENDORS: Final = (
     r"AIza[\w-]{30,}",
     r"SG\.[\w-]{16,}\.[\w-]{16,}",  # SendGrid
     r"\d{8,10}:AA[\w-]{30,}",  # Telegram
-    r"eyJ[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]{8,}",  # JSON web tokens
+    r"(?<!-)eyJ[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]{8,}",  # JSON web tokens
 )
 _NAME: Final = r"(?:api[_-]?key|apikey|access[_-]?key|secret|passw(?:or)?d|passwd|credentials?|auth[_-]?token|token)"
+# Each pattern takes time in proportion to the text, also where the text is made to be slow.
 _PATTERNS: Final = tuple(
     re.compile(pattern, flags)
     for pattern, flags in (
@@ -43,7 +44,7 @@ _PATTERNS: Final = tuple(
         (r"\bauthorization[\"']?\s*[:=]\s*[\"']?(?:\w+\s+)?(?P<secret>[\w.~+/=-]{8,})", re.IGNORECASE),
         (r"://[^\s/:@]*:(?P<secret>[^\s/@]+)@", 0),
         (r"[?&](?:key|api_?key|token|sig|signature|access_token|code)=(?P<secret>[^&\s\"']{6,})", re.IGNORECASE),
-        (rf"\b[\w.-]*{_NAME}\b[\"']?\s*[:=]\s*[\"']?(?P<secret>(?!\d+\b)[^\s\"',;}}&]{{6,}})", re.IGNORECASE),
+        (rf"{_NAME}\b[\"']?\s*[:=]\s*[\"']?(?P<secret>(?!\d+\b)[^\s\"',;}}&]{{6,}})", re.IGNORECASE),
     )
 )
 _HINTS: Final = (
@@ -161,10 +162,12 @@ def safe_attributes(attributes: dict[str, Any], redact: Callable[[str], str] | N
         if type(value) is str:
             if key in FREE_TEXT or key.startswith((HERMES_METADATA, HERMES_SETTING)):
                 value = redact(value)  # noqa: PLW2901  a chain of two small steps
-            attributes[key] = value if value.isascii() else unicode_only(value)
+            attributes[key] = unicode_only(value)
+        elif type(value) is tuple and value and type(value[0]) is str:
+            attributes[key] = tuple(map(unicode_only, value))
     return attributes
 
 
 def unicode_only(text: str) -> str:
     """The text with lone surrogates, which no exporter can encode, replaced."""
-    return text.encode("utf-8", "replace").decode("utf-8")
+    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")

@@ -37,7 +37,7 @@ def clean_items(values: Mapping[Any, Any], prefix: str = "") -> dict[str, Any]:
         if not isinstance(key, str) or not key.strip():
             bad.append(key)
         elif (shown := clean(value)) is not None:
-            out[prefix + key] = shown
+            out[prefix + key.encode("utf-8", "replace").decode("utf-8")] = shown
     if bad:
         logger.info("left out what has no text as its key: %r", bad)
     return out
