@@ -4,6 +4,6 @@ pandas and pyarrow are loaded with the first frame, matplotlib with the first pi
 """
 
 from hermes_nb.traces.drawing import span_tree
-from hermes_nb.traces.frames import Trace
+from hermes_nb.traces.frames import Trace, Traces, concat, load
 
-__all__ = ["Trace", "span_tree"]
+__all__ = ["Trace", "Traces", "concat", "load", "span_tree"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -98,6 +99,42 @@ class Analysis:
 
     def _inherited(self, own: pa.Array) -> pa.Array:
         return take(own, forest.nearest(self.parents, own.is_valid().to_numpy(zero_copy_only=False)))
+
+    # ------------------------------------------------------------------------------------------ turns
+
+    def turn(self, turn_id: str) -> Tables:
+        """The tables of one turn, with everything below it.
+
+        Raises:
+            ValueError: There is no such turn.
+        """
+        own = pc.fill_null(pc.equal(self.turn_id, turn_id), False).to_numpy(zero_copy_only=False)
+        if not own.any():
+            msg = f"there is no turn {turn_id!r}; see turns_df()"
+            raise ValueError(msg)
+        inside = np.flatnonzero(forest.nearest(self.parents, own) >= 0)
+        spans, turns = self.spans.take(pa.array(inside)), pc.unique(self.turn_id.take(pa.array(inside)))
+        tables = {"spans": spans, "metrics": self.tables.metrics.slice(0, 0)}
+        for kind in ("events", "links"):
+            table = getattr(self.tables, kind)
+            rows = forest.find(table["trace_id"], table["span_id"], spans["trace_id"], spans["span_id"])
+            tables[kind] = table.filter(pa.array(rows >= 0))
+        tables["messages"] = self.tables.messages.filter(pc.is_in(self.tables.messages["turn_id"], turns))
+        return replace(self.tables, **tables)
+
+    def notes(self) -> list[str]:
+        """What is worth knowing of the spans, in sentences."""
+        has_parent = self._column("parent_span_id").is_valid().to_numpy(zero_copy_only=False)
+        known = pc.unique(self.turn_id.filter(pa.array(self.are("turn")))) if len(self) else pa.array([], TEXT)
+        rebuilt = set(pc.unique(self.turn_id).to_pylist()) - set(known.to_pylist()) - {None}
+        found = {
+            "spans had not ended": int((~self.ended).sum()),
+            "spans have a parent that is not there": int((has_parent & (self.parents < 0)).sum()),
+            "turns were put together without their own span": len(rebuilt),
+            "attributes were dropped by a limit of the exporter": pc.sum(self.spans["dropped_attributes"]).as_py() or 0,
+            "events were dropped by a limit of the exporter": pc.sum(self.spans["dropped_events"]).as_py() or 0,
+        }
+        return [f"{number:,} {note}" for note, number in found.items() if number]
 
     # ------------------------------------------------------------------------------------------ times
 

@@ -409,6 +409,18 @@ FRAMES: Final[dict[str, Frame]] = {
             ),
         ),
         Frame(
+            "links",
+            "link from a span to another",
+            (
+                *_KEYS,
+                _ITERATION,
+                _text("linked_trace_id", "Trace of the other span"),
+                _text("linked_span_id", "The other span"),
+                _word("type", "What it means", "previous_turn", "failed_chat", "delegated_by"),
+                _JSON,
+            ),
+        ),
+        Frame(
             "metrics",
             "data point of a metric",
             (

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from hermes_nb.traces.catalogue import FRAMES
-from hermes_nb.traces.jsons import clean
+from hermes_nb.traces.jsons import clean, dumps
 from hermes_nb.traces.schema import arrow_schema
 from hermes_nb.traces.values import as_int
 
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     import pandas as pd
+
+    from hermes_nb.traces.analysis import Analysis
 
 TEXT: Final = pa.large_string()
 TIME: Final = pa.timestamp("ns", "UTC")
@@ -80,7 +83,6 @@ def _cast(values: Any, kind: pa.DataType) -> Any:
 
 def to_pandas(table: pa.Table) -> pd.DataFrame:
     """The table as a pandas frame with the dtypes of the schema."""
-    import numpy as np  # noqa: PLC0415  loaded with pandas
     import pandas as pd  # noqa: PLC0415  Arrow alone is enough for `table()`
 
     mapped = {
@@ -91,3 +93,21 @@ def to_pandas(table: pa.Table) -> pd.DataFrame:
     }
     frame: pd.DataFrame = table.to_pandas(types_mapper=mapped.get)
     return frame
+
+
+def attribute(analysis: Analysis, name: str) -> pd.Series[Any]:
+    """One attribute of the spans that have it, by span id, with the dtype that fits all its values."""
+    import pandas as pd  # noqa: PLC0415  Arrow alone is enough for `table()`
+
+    rows = np.flatnonzero(pc.fill_null(pc.match_substring(analysis.spans["attributes_json"], dumps(name)), False))
+    said = analysis.attributes(rows)
+    has = [name in each for each in said]
+    values = [each[name] for each, there in zip(said, has, strict=True) if there]
+    index = pd.Index(analysis.column("span_id", rows[np.array(has, bool)]).to_pylist(), name="span_id", dtype="str")
+    kinds = {type(value) for value in values}
+    kind = _DTYPES.get(kinds.pop(), "str") if len(kinds) == 1 else "Float64" if kinds == {int, float} else "str"
+    texts = [value if isinstance(value, str) else dumps(value) for value in values] if kind == "str" else values
+    return pd.Series(texts, index=index, name=name, dtype=kind)
+
+
+_DTYPES: Final = {int: "Int64", float: "Float64", bool: "boolean"}

@@ -76,6 +76,34 @@ def span_tree(trace: HasSpans) -> str:
     return "\n".join("  " * depth + label(node) for depth, node in walk(forest(trace.span_rows())))
 
 
+def text_tree(spans: Iterable[SpanRow], most: int = 1_000) -> str:
+    """The tree as text with durations; beyond `most` lines only the number of the others."""
+    nodes = list(walk(forest(spans)))
+    lines = [f"{'  ' * depth}{label(node)}  {lasted(node.span)}{_missing(node)}" for depth, node in nodes[:most]]
+    more = [f"... and {len(nodes) - most:,} more spans"] if len(nodes) > most else []
+    return "\n".join(line.rstrip() for line in lines + more)
+
+
+def _missing(node: Node) -> str:
+    return "  (missing parent)" if node.orphan else ""
+
+
+def lasted(span: SpanRow) -> str:
+    """The duration of a span that has ended, in words; empty for others."""
+    if span.start_time is None or span.end_time is None:
+        return ""
+    return duration(span.end_time - span.start_time)
+
+
+def duration(nanoseconds: float) -> str:
+    """A duration in words, such as `1.2 s`."""
+    for unit, size in (("s", 1_000_000_000), ("ms", 1_000_000), ("µs", 1_000)):
+        if nanoseconds >= size:
+            number = nanoseconds / size
+            return f"{number:,.{1 if number < 10 else 0}f} {unit}"  # noqa: PLR2004  two digits are enough
+    return f"{nanoseconds:.0f} ns"
+
+
 # ---------------------------------------------------------------------------------------------- the words of one line
 
 

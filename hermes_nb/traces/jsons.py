@@ -17,15 +17,17 @@ def dumps(value: Any) -> str:
 
 
 def loads(text: str | bytes) -> Any:
-    """The value of JSON text.
+    """The value of JSON text; lone surrogates and bytes that are not UTF-8 do not stop it.
 
     Raises:
-        ValueError: It is not JSON.
+        ValueError: It is not JSON, or nested too deeply (more than 200 levels).
     """
     try:
         return from_json(text)
-    except ValueError:
-        return json.loads(text)
+    except ValueError as error:
+        if "recursion" in str(error):
+            raise
+        return json.loads(text.decode("utf-8", "replace") if isinstance(text, bytes) else text)
 
 
 def loads_mapping(text: str | None) -> dict[str, Any]:

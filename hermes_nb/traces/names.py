@@ -18,6 +18,19 @@ PARENT_TURN_ID: Final = "hermes.parent_turn.id"
 ITERATION: Final = "hermes.iteration.number"
 CONVERSATION: Final = "gen_ai.conversation.id"
 OPERATION: Final = "gen_ai.operation.name"
+MESSAGE_EVENTS: Final = (
+    "gen_ai.system.",
+    "gen_ai.user.",
+    "gen_ai.assistant.",
+    "gen_ai.tool.",
+    "gen_ai.choice",
+    "gen_ai.content.",
+    "gen_ai.client.inference.operation.details",
+)
+"""How the names of events begin that hold messages."""
+PENDING: Final = "hermes.span.pending"
+RUN_ID: Final = "hermes.run.id"
+SERVICE: Final = "service.name"
 OPENINFERENCE_KIND: Final = "openinference.span.kind"
 
 CONVERSATIONS: Final = (CONVERSATION, "session.id", "gen_ai.session.id", "langfuse.session.id", "thread.id")

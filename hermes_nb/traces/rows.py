@@ -9,10 +9,10 @@ if TYPE_CHECKING:
 
 
 class SpanRow(NamedTuple):
-    """One span; times in nanoseconds since the epoch, `end_time` None while it runs."""
+    """One span; times in nanoseconds since the epoch, `end_time` None while it runs, ids in lower case or None."""
 
-    trace_id: str
-    span_id: str
+    trace_id: str | None
+    span_id: str | None
     parent_span_id: str | None
     name: str
     kind: str
@@ -28,6 +28,7 @@ class SpanRow(NamedTuple):
     n_links: int = 0
     dropped_attributes: int = 0
     dropped_events: int = 0
+    resource_json: str | None = None
 
 
 class EventRow(NamedTuple):
@@ -48,10 +49,10 @@ class EventRow(NamedTuple):
 class LinkRow(NamedTuple):
     """One link from a span to another."""
 
-    trace_id: str
-    span_id: str
-    linked_trace_id: str
-    linked_span_id: str
+    trace_id: str | None
+    span_id: str | None
+    linked_trace_id: str | None
+    linked_span_id: str | None
     attributes: Mapping[str, Any]
 
 
@@ -71,6 +72,10 @@ class MessageRow(NamedTuple):
     origin: str | None = None
     first_span_id: str | None = None
     tokens: int | None = None
+    trace_id: str | None = None
+    span_id: str | None = None
+    conversation_id: str | None = None
+    run_id: str | None = None
 
 
 class MetricRow(NamedTuple):
@@ -89,3 +94,6 @@ class MetricRow(NamedTuple):
     explicit_bounds_json: str | None = None
     run_id: str | None = None
     service_name: str | None = None
+
+
+Row = SpanRow | EventRow | LinkRow | MessageRow | MetricRow

@@ -9,9 +9,10 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 from hermes_nb.traces.jsons import dumps, loads
+from hermes_nb.turn.prompting import STEER_CLOSE, STEER_OPEN
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     Message = dict[str, Any]
 
@@ -44,7 +45,7 @@ def instructions(attributes: Mapping[str, Any]) -> list[Message]:
     value = _value(attributes.get("gen_ai.system_instructions"))
     if value is None:
         return []
-    return [{"role": "system", "parts": _parts(value)}]
+    return [{"role": "system", "parts": _content_parts(value)}]
 
 
 def from_event(name: str, attributes: Mapping[str, Any], body: Any = None) -> tuple[str, Message] | None:
@@ -63,9 +64,49 @@ def from_event(name: str, attributes: Mapping[str, Any], body: Any = None) -> tu
 _EVENTS = re.compile(r"gen_ai\.(?:(system|user|assistant|tool)\.message|choice)")
 
 
+def messages(values: Any, role: str = "user") -> list[Message]:
+    """Messages in the OpenAI form or the conventions', from a list, its JSON, or plain text (of `role`)."""
+    return _listed(values, role)
+
+
 def text_of(message: Message) -> str:
     """The text parts of a message, as lines."""
     return "\n".join(str(part.get("content", "")) for part in message["parts"] if part.get("type") == "text")
+
+
+def parts(message: Message) -> Iterator[dict[str, Any]]:
+    """The parts of a message as rows: role, kind, content as text, call, tool; a steer is a part of its own."""
+    for part in message["parts"]:
+        kind = str(part.get("type") or "text")
+        row = {"role": message["role"], "part_type": kind}
+        row |= {"tool_call_id": as_name(part.get("id")), "tool_name": as_name(part.get("name"))}
+        if kind == "tool_call":
+            yield row | {"content": as_text(part.get("arguments"))}
+        elif kind == "tool_call_response":
+            text, steers = _without_steers(as_text(part.get("response", part.get("result"))))
+            yield row | {"content": text}
+            for steer in steers:
+                yield {"role": "user", "part_type": "text", "content": steer, "origin": "steer"}
+        else:
+            yield row | {"content": as_text(part.get("content", part))}
+
+
+def _without_steers(text: str) -> tuple[str, list[str]]:
+    """A tool result, and the steers that were sent at its end."""
+    head, mark, tail = text.partition(f"\n\n{STEER_OPEN}\n")
+    if not mark or not tail.endswith(f"\n{STEER_CLOSE}"):
+        return text, []
+    return head, [steer.removesuffix(f"\n{STEER_CLOSE}") for steer in tail.split(f"\n\n{STEER_OPEN}\n")]
+
+
+def as_text(value: Any) -> str:
+    """A part's content as text: text as it is, anything else as JSON."""
+    return value if isinstance(value, str) else dumps(value)
+
+
+def as_name(value: Any) -> str | None:
+    """An id or a name; None for an empty one."""
+    return str(value) if value else None
 
 
 # ---------------------------------------------------------------------------------------------- forms
@@ -94,7 +135,7 @@ def _message(given: Mapping[str, Any]) -> Message:
     """One message, from the conventions' form or the OpenAI form."""
     role = str(given.get("role") or "user")
     if isinstance(given.get("parts"), list):
-        return {"role": role, "parts": _parts(given["parts"])}
+        return {"role": role, "parts": _content_parts(given["parts"])}
     if role == "tool":
         answer = {"type": "tool_call_response", "id": given.get("tool_call_id") or given.get("id")}
         return {"role": role, "parts": [{**answer, "response": _value(given.get("content"))}]}
@@ -103,13 +144,13 @@ def _message(given: Mapping[str, Any]) -> Message:
         "role": role,
         "parts": [
             *([{"type": "reasoning", "content": given["reasoning"]}] if given.get("reasoning") else []),
-            *_parts(_value(given.get("content"))),
+            *_content_parts(_value(given.get("content"))),
             *(_call(call) for call in (calls if isinstance(calls, list | tuple) else ()) if isinstance(call, dict)),
         ],
     }
 
 
-def _parts(value: Any) -> list[dict[str, Any]]:
+def _content_parts(value: Any) -> list[dict[str, Any]]:
     if value is None or value == "":
         return []
     if isinstance(value, dict):
@@ -183,8 +224,3 @@ def _dicts(values: Iterable[Any], key: str) -> list[dict[str, Any]]:
 def _numbered(attributes: Mapping[str, Any], prefix: str) -> list[Message]:
     found = (each for each in _nested(attributes, prefix) if isinstance(each, dict))
     return [_message({**each, "tool_calls": _in_order(each.get("tool_calls"))}) for each in found]
-
-
-def as_text(value: Any) -> str:
-    """A part's content as text: text as it is, anything else as JSON."""
-    return value if isinstance(value, str) else dumps(value)

@@ -92,11 +92,15 @@ class Builder:
         return Tables(spans, events, links, messages, metrics, self.content)
 
     def _flush(self, name: str) -> None:
-        columns = _transposed(name, self._rows[name])
+        rows = self._rows[name]
+        if name == MessageRow.__name__ and not self.content:
+            self.left_out += len(rows)
+            rows = []
+        columns = _transposed(name, rows)
         if name == SpanRow.__name__:
             _describe_spans(columns, self)
         elif "attributes" in columns:
-            columns["attributes_json"] = list(map(_json, columns.pop("attributes")))
+            _describe(columns, self)
         self._blocks[name].append(
             pa.table({key: array(values, _TYPES.get(key, TEXT)) for key, values in columns.items()})
         )
@@ -126,6 +130,17 @@ def _describe_spans(columns: dict[str, Any], builder: Builder) -> None:
     columns["own_agent_name"] = pick(attributes, names.AGENTS, as_text)
     columns["own_iteration"] = pick(attributes, (names.ITERATION,), as_int)
     columns["own_error_type"] = pick(attributes, names.ERRORS, as_text)
+
+
+def _describe(columns: dict[str, Any], builder: Builder) -> None:
+    """Replace the attributes of events, links and data points by JSON."""
+    attributes = columns.pop("attributes")
+    if not builder.content and "body" in columns:
+        told = [bool(name) and name.startswith(names.MESSAGE_EVENTS) for name in columns["name"]]
+        builder.left_out += sum(told)
+        columns["body"] = [None if each else body for each, body in zip(told, columns["body"], strict=True)]
+        attributes = [{} if each else _part(said, content=False) for each, said in zip(told, attributes, strict=True)]
+    columns["attributes_json"] = list(map(_json, attributes))
 
 
 def _part(attributes: Mapping[str, Any], *, content: bool) -> dict[str, Any]:

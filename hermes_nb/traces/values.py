@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from hermes_nb.traces.jsons import clean, dumps
@@ -67,3 +69,21 @@ def as_word(value: Any) -> str | None:
     if isinstance(value, list | tuple):
         value = value[0] if value else None
     return as_text(value) or None if value is not None else None
+
+
+def iso_nanoseconds(value: Any) -> int | None:
+    """An ISO 8601 time as nanoseconds since the epoch, no digit lost; without a zone it is taken as UTC."""
+    found = _ISO.fullmatch(value.strip()) if isinstance(value, str) else None
+    if found is None:
+        return None
+    second, fraction, zone = found.groups()
+    try:
+        moment = datetime.fromisoformat(second + (zone or "+00:00"))
+    except ValueError:
+        return None
+    whole = round((moment - _EPOCH) / timedelta(seconds=1))
+    return as_int(whole * _SECOND + int((fraction or "0").ljust(9, "0")[:9]))
+
+
+_ISO = re.compile(r"(\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d)(?:[.,](\d+))?(Z|[+-]\d\d:?\d\d)?", re.ASCII)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

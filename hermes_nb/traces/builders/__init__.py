@@ -26,6 +26,7 @@ BUILDERS: Final[dict[str, Callable[[Analysis], dict[str, Any]]]] = {
     "tool_calls": steps.tool_calls,
     "budget": events.budget,
     "events": events.events,
+    "links": events.links,
     "metrics": events.metrics,
     "messages": messages.messages,
     "spans_attributes": spans.attributes,

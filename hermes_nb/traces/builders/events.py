@@ -13,7 +13,7 @@ from hermes_nb.traces import forest
 from hermes_nb.traces.analysis import take
 from hermes_nb.traces.builders.calls import read
 from hermes_nb.traces.jsons import loads_mapping
-from hermes_nb.traces.values import as_int, as_word
+from hermes_nb.traces.values import as_int, as_word, pick
 
 if TYPE_CHECKING:
     from hermes_nb.traces.analysis import Analysis
@@ -49,6 +49,14 @@ def budget(analysis: Analysis) -> dict[str, Any]:
     return columns | {"action": pc.utf8_slice_codeunits(columns["name"], len(_PREFIX))}
 
 
+def links(analysis: Analysis) -> dict[str, Any]:
+    """Links between spans."""
+    table = analysis.tables.links
+    columns = {name: table[name] for name in table.column_names} | _keys(analysis, _spans_of(analysis, table))
+    said = map(loads_mapping, columns["attributes_json"].to_pylist())
+    return columns | {"type": pick(list(said), (sc.HERMES_LINK_TYPE,), as_word)}
+
+
 def metrics(analysis: Analysis) -> dict[str, Any]:
     """Data points."""
     table = analysis.tables.metrics
@@ -73,6 +81,14 @@ def _located(analysis: Analysis, table: pa.Table) -> dict[str, Any]:
     table = table.take(pa.array(np.argsort(time, kind="stable"))).combine_chunks()
     rows = _spans_of(analysis, table)
     columns = {name: table[name] for name in table.column_names}
-    columns |= {name: take(getattr(analysis, name), rows) for name in ("turn_id", "conversation_id", "iteration")}
-    columns["run_id"] = pc.coalesce(columns["run_id"].combine_chunks(), analysis.column("run_id", rows))
-    return columns
+    run_id = columns["run_id"].combine_chunks()
+    columns |= _keys(analysis, rows)
+    return columns | {"run_id": pc.coalesce(run_id, columns["run_id"])}
+
+
+def _keys(analysis: Analysis, rows: Rows) -> dict[str, Any]:
+    """What the spans of events and links have to say of where they belong."""
+    inherited = ("turn_id", "conversation_id", "iteration")
+    return {name: take(getattr(analysis, name), rows) for name in inherited} | {
+        "run_id": analysis.column("run_id", rows)
+    }

@@ -18,11 +18,8 @@ from hermes_nb.traces.builders.steps import SAID, TOOLS
 from hermes_nb.traces.columns import TEXT
 from hermes_nb.traces.jsons import dumps, loads_mapping
 from hermes_nb.traces.values import as_int, as_text, pick
-from hermes_nb.turn.prompting import STEER_CLOSE, STEER_OPEN
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from hermes_nb.traces.analysis import Analysis
     from hermes_nb.traces.forest import Rows
 
@@ -52,7 +49,10 @@ def _kept(analysis: Analysis) -> list[Row]:
     turns = analysis.of("turn")
     keys = _records(analysis.keys(turns))
     known = {key["turn_id"]: {name: key[name] for name in _TURN_KEYS} for key in keys}
-    return [{**row, **known.get(row["turn_id"], {})} for row in rows]
+    return [
+        {**row, **{name: key for name, key in known.get(row["turn_id"], {}).items() if row[name] is None}}
+        for row in rows
+    ]
 
 
 _TURN_KEYS = ("run_id", "conversation_id", "trace_id", "span_id")
@@ -111,39 +111,10 @@ class _History:
             return
         self._met.add(mark)
         base = {**key, "message_index": max(index, 0), "direction": direction, "first_span_id": key["span_id"]}
-        for place, part in enumerate(_parts(message)):
+        for place, part in enumerate(said.parts(message)):
             self.rows.append({**base, **part, "part_index": place})
             if part["part_type"] == "tool_call_response":
                 self.answered.add(part["tool_call_id"])
-
-
-def _parts(message: Row) -> Iterator[Row]:
-    for part in message["parts"]:
-        kind = str(part.get("type") or "text")
-        base = {
-            "role": message["role"],
-            "part_type": kind,
-            "tool_call_id": part.get("id"),
-            "tool_name": part.get("name"),
-        }
-        if kind == "tool_call":
-            yield base | {"content": said.as_text(part.get("arguments"))}
-        elif kind == "tool_call_response":
-            text, steers = _without_steers(said.as_text(part.get("response", part.get("result"))))
-            yield base | {"content": text}
-            for steer in steers:
-                yield {"role": "user", "part_type": "text", "content": steer, "origin": "steer"}
-        else:
-            yield base | {"content": said.as_text(part.get("content", part))}
-
-
-def _without_steers(text: str) -> tuple[str, list[str]]:
-    """A tool result, and the steers that were sent at its end."""
-    head, mark, tail = text.partition(f"\n\n{STEER_OPEN}\n")
-    if not mark or not tail.endswith(f"\n{STEER_CLOSE}"):
-        return text, []
-    steers = tail.split(f"\n\n{STEER_OPEN}\n")
-    return head, [steer.removesuffix(f"\n{STEER_CLOSE}") for steer in steers]
 
 
 def _add_tools(analysis: Analysis, histories: dict[str | None, _History], kept: set[str]) -> None:

@@ -1,0 +1,196 @@
+"""Traces as Parquet: a folder with one dataset for each frame, partitioned by the day on which a trace began.
+
+    turns/spans/day=2026-01-31/3f0c....parquet
+    turns/turns/day=2026-01-31/3f0c....parquet
+
+Any tool reads them (`read_parquet('turns/turns/*/*.parquet', hive_partitioning=true)` in DuckDB). Reading them back
+gives the same frames: spans, events, links, messages and metrics are the source, the others are made of them again.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from functools import partial
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+
+from hermes_nb.traces.builders import build
+from hermes_nb.traces.catalogue import FRAMES
+from hermes_nb.traces.columns import TEXT, conform
+from hermes_nb.traces.table import Builder, Tables
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from hermes_nb.traces.analysis import Analysis
+    from hermes_nb.traces.readers.report import File
+    from hermes_nb.traces.readers.selection import Selection
+
+MORE: Final = ("content_json", "resource_json")
+"""Columns of the files of spans that the frame does not have."""
+_OWN: Final = {
+    "own_type": "span_type",
+    "own_turn_id": "turn_id",
+    "own_conversation_id": "conversation_id",
+    "own_agent_name": "agent_name",
+    "own_iteration": "iteration",
+    "own_error_type": "error_type",
+}
+_NO_DAY: Final = "__HIVE_DEFAULT_PARTITION__"
+
+
+# ---------------------------------------------------------------------------------------------- writing
+
+
+def write(analysis: Analysis, folder: Path, *, content: bool) -> None:
+    """Write every frame; files of the same traces that are there already are replaced.
+
+    Args:
+        analysis: The spans.
+        folder: Where; made if it is not there.
+        content: Write what was said too.
+    """
+    days = _days(analysis)
+    for name in FRAMES:
+        if name == "messages" and not content:
+            continue
+        table = build(name, analysis)
+        if name == "spans":
+            for more in MORE:
+                kept = analysis.spans[more] if content or more != "content_json" else pa.nulls(len(table), TEXT)
+                table = table.append_column(more, kept)
+        elif not content:
+            table = _without_words(name, table)
+        for day, part in _by_day(table, days):
+            _write(part, folder / name / f"day={day}")
+
+
+def _without_words(name: str, table: pa.Table) -> pa.Table:
+    for column in _WORDS.get(name, ()):
+        place = table.column_names.index(column)
+        table = table.set_column(place, table.schema.field(place), pa.nulls(len(table), TEXT))
+    return table
+
+
+_WORDS: Final = {"turns": ("user_message", "final_response"), "tool_calls": ("arguments_json", "result")}
+"""Columns that hold what was said."""
+
+
+def _days(analysis: Analysis) -> dict[str, str]:
+    """The day on which each trace began, in UTC."""
+    spans = analysis.spans.select(["trace_id", "start_time"])
+    first = spans.group_by("trace_id").aggregate([("start_time", "min")])
+    days = pc.strftime(first["start_time_min"], format="%Y-%m-%d")
+    return dict(zip(first["trace_id"].to_pylist(), days.to_pylist(), strict=True))
+
+
+def _by_day(table: pa.Table, days: dict[str, str]) -> Iterator[tuple[str, pa.Table]]:
+    """The rows of each day: that of their trace, else their own."""
+    names = table.column_names
+    own = table["time"] if "time" in names else pa.nulls(len(table), pa.timestamp("ns", "UTC"))
+    day = pc.strftime(own, format="%Y-%m-%d").cast(TEXT)
+    if "trace_id" in names:
+        ids = table["trace_id"].combine_chunks().dictionary_encode()
+        known = pa.array([days.get(each) for each in ids.dictionary.to_pylist()], TEXT)
+        day = pc.coalesce(known.take(ids.indices), day)
+    for each in pc.unique(day).to_pylist():
+        mask = pc.is_null(day) if each is None else pc.fill_null(pc.equal(day, each), False)
+        yield each or _NO_DAY, table.filter(mask)
+
+
+def _write(table: pa.Table, folder: Path) -> None:
+    """Write one file, whole or not at all; it is named after what is in it."""
+    mark = blake2b(digest_size=12)
+    key = next((name for name in ("trace_id", "name") if name in table.column_names), None)
+    for each in sorted(filter(None, pc.unique(table[key].cast(TEXT)).to_pylist())) if key else ():
+        mark.update(each.encode())
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{mark.hexdigest()}.parquet"
+    unfinished = path.with_suffix(f".{os.getpid()}.unfinished")
+    pq.write_table(table, unfinished, compression="zstd")
+    unfinished.replace(path)
+
+
+# ---------------------------------------------------------------------------------------------- reading
+
+
+def read(folder: Path, file: File, selection: Selection, *, content: bool) -> tuple[pa.Table, Callable[[], Tables]]:
+    """The frame of spans of a folder, and a function that makes the tables for all other frames.
+
+    Args:
+        folder: A folder that `write` made.
+        file: Where to note what was read.
+        selection: The traces to read; the others are not loaded.
+        content: Read what was said too.
+    """
+    file.format = "Parquet of hermes_nb"
+    wanted = None if selection.is_everything else _chosen(folder, selection)
+    stored = _stored(folder, "spans", file, wanted, leave_out=() if content else ("content_json",))
+    kinds = ("events", "links", "metrics", *(("messages",) if content else ()))
+    others = {kind: _stored(folder, kind, file, wanted) for kind in kinds}
+    frame = _sorted(stored)
+    columns = {name: frame[name] for name in frame.column_names}
+    return conform("spans", columns, len(frame)), partial(_tables, columns, others, content=content)
+
+
+def _stored(folder: Path, name: str, file: File, wanted: pa.Array | None, leave_out: tuple[str, ...] = ()) -> pa.Table:
+    """All rows of one dataset, or those of some traces; an empty table where there is none."""
+    paths = sorted((folder / name).rglob("*.parquet")) if (folder / name).is_dir() else []
+    if not paths:
+        return conform(name, {}, 0)
+    found = ds.dataset(paths, format="parquet")
+    file.lines += len(paths)
+    columns = [column for column in found.schema.names if column not in leave_out]
+    one_of = None if wanted is None or "trace_id" not in columns else pc.field("trace_id").isin(wanted)
+    table = found.to_table(columns=columns, filter=one_of)
+    file.rows[name] += len(table)
+    return table
+
+
+def _chosen(folder: Path, selection: Selection) -> pa.Array:
+    """The ids of the traces that are asked for, from three columns."""
+    spans = ds.dataset(sorted((folder / "spans").rglob("*.parquet")), format="parquet")
+    table = spans.to_table(columns=["trace_id", "conversation_id", "start_time"])
+    first = table.group_by("trace_id").aggregate([("start_time", "min"), ("conversation_id", "distinct")])
+    if selection.conversation_id is not None:
+        inside = [selection.conversation_id in each for each in first["conversation_id_distinct"].to_pylist()]
+        first = first.filter(pa.array(inside))
+    starts = first["start_time_min"].cast(pa.int64()).to_pylist()
+    found = zip(first["trace_id"].to_pylist(), starts, strict=True)
+    return pa.array([trace for trace, _ in selection.newest(list(found), lambda each: each[1])], TEXT)
+
+
+def _sorted(spans: pa.Table) -> pa.Table:
+    start = pc.fill_null(spans["start_time"].cast(pa.int64()), 0).to_numpy()
+    in_order = len(start) < 2 or bool((start[1:] >= start[:-1]).all())  # noqa: PLR2004  nothing to sort
+    return spans if in_order else spans.take(pa.array(np.argsort(start, kind="stable")))
+
+
+def _tables(spans: dict[str, Any], others: dict[str, pa.Table], *, content: bool) -> Tables:
+    blank = Builder(content=content).build()
+    own = {name: spans[column] for name, column in _OWN.items()}
+    fitted = {kind: _fitted(_renamed(kind, table), getattr(blank, kind)) for kind, table in others.items()}
+    return replace(blank, spans=_fitted(spans | own, blank.spans), **fitted)
+
+
+def _renamed(kind: str, table: pa.Table) -> dict[str, Any]:
+    columns = {name: table[name] for name in table.column_names}
+    return columns | {"observations": columns["count"], "total": columns["sum"]} if kind == "metrics" else columns
+
+
+def _fitted(columns: dict[str, Any], like: pa.Table) -> pa.Table:
+    """The columns of another table, missing ones filled with nothing."""
+    rows = len(next(iter(columns.values())))
+    arrays = [
+        columns[field.name].cast(field.type) if field.name in columns else pa.nulls(rows, field.type)
+        for field in like.schema
+    ]
+    return pa.Table.from_arrays(arrays, schema=like.schema)

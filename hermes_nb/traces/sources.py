@@ -1,0 +1,72 @@
+"""Where the spans of one turn come from: the memory of this process, or tables that were loaded."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Protocol
+
+from hermes_nb.traces import sdk
+from hermes_nb.traces.rows import SpanRow
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from hermes_nb.telemetry.store import LiveStore
+    from hermes_nb.traces.table import Tables
+
+
+class TurnSource(Protocol):
+    """The spans of one turn."""
+
+    def span_rows(self) -> Iterable[SpanRow]:
+        """The spans in the order of their start."""
+
+    def tables(self) -> Tables:
+        """Everything, as tables."""
+
+    def now(self) -> int | None:
+        """Until when open spans last, in nanoseconds; None for the last moment known of them."""
+
+
+class Live:
+    """The spans of a turn of this process, open ones included; a new look each time."""
+
+    def __init__(self, store: LiveStore, turn_id: str) -> None:
+        self._store = store
+        self._turn_id = turn_id
+
+    def span_rows(self) -> Iterable[SpanRow]:
+        """The spans in the order of their start; needs no pyarrow."""
+        kept = self._store.spans(self._turn_id)
+        return (row for row in sdk.rows(item.span for item in kept) if isinstance(row, SpanRow))
+
+    def tables(self) -> Tables:
+        """Everything, with all that was said."""
+        from hermes_nb.traces.table import Builder  # noqa: PLC0415  loads pyarrow
+
+        builder = Builder()
+        builder.add(sdk.kept_rows(self._store.spans(self._turn_id)))
+        return builder.build()
+
+    def now(self) -> int:
+        """This moment."""
+        return time.time_ns()
+
+
+class Stored:
+    """The spans of a turn, from tables."""
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+
+    def span_rows(self) -> Iterable[SpanRow]:
+        """The spans in the order of their start."""
+        return self._tables.span_rows()
+
+    def tables(self) -> Tables:
+        """Everything."""
+        return self._tables
+
+    def now(self) -> None:
+        """Not known: it is read from the spans."""
+        return
