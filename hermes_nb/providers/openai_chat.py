@@ -13,7 +13,7 @@ from hermes_nb.providers.credentials import CredentialPool
 from hermes_nb.providers.encoding import Fragments, to_json
 from hermes_nb.providers.endpoints import ENDPOINTS, is_loopback, known_at
 from hermes_nb.providers.http import timeouts_of
-from hermes_nb.providers.remote import RemoteProvider, checked_parameters, checked_url
+from hermes_nb.providers.remote import RemoteProvider, checked_headers, checked_parameters, checked_url
 from hermes_nb.vocabulary.failures import ConfigurationError
 
 if TYPE_CHECKING:
@@ -68,8 +68,11 @@ class OpenAIChat(RemoteProvider):
         send_reasoning: bool | None = None,
         **request_parameters: Any,
     ) -> None:
-        url = checked_url(base_url or os.environ.get("OPENAI_BASE_URL") or ENDPOINTS["openai"].base_url)
+        moved = None if base_url else os.environ.get("OPENAI_BASE_URL")
+        url = checked_url(base_url or moved or ENDPOINTS["openai"].base_url)
         known = known_at(url)
+        if moved and api_key is None:  # the environment names both
+            api_key = os.environ.get("OPENAI_API_KEY") or None
         self._configure(
             model=checked_model(model),
             name=name or (known.name if known else "openai"),
@@ -77,7 +80,7 @@ class OpenAIChat(RemoteProvider):
             credentials=credentials_for(url, api_key),
             stream=bool(stream),
             timeouts=timeouts_of(timeout, local=on_this_machine(url)),
-            headers=dict(headers or {}),
+            headers=checked_headers(headers or {}),
             context_window=context_window,
             send_reasoning=send_reasoning,
             request_parameters=checked_parameters(request_parameters, _OWNED),

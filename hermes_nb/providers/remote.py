@@ -305,6 +305,22 @@ def checked_url(base_url: str) -> str:
     return base_url.rstrip("/").removesuffix("/chat/completions").removesuffix("/messages")
 
 
+def checked_headers(headers: Mapping[str, str]) -> dict[str, str]:
+    """The headers, with their names in lower case.
+
+    Raises:
+        ConfigurationError: One cannot be sent. The message does not show its value.
+    """
+    for name, value in headers.items():
+        if (
+            not all(isinstance(text, str) and text.isascii() and text.isprintable() for text in (name, value))
+            or not name
+        ):
+            msg = f"the header {name!r} must be printable ASCII text"
+            raise ConfigurationError(msg)
+    return {name.lower(): value for name, value in headers.items()}
+
+
 def checked_parameters(parameters: Mapping[str, Any], owned: frozenset[str]) -> dict[str, Any]:
     """The request parameters, if they can be sent.
 
