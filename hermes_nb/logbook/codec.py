@@ -116,11 +116,14 @@ def _bearable(value: Any, depth: int = 0) -> Any:
         return f"<{type(value).__name__}, too deep to keep>"
     if isinstance(value, dict):
         return {str(key): _bearable(item, depth + 1) for key, item in value.items()}
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return [_bearable(item, depth + 1) for item in value]
     if isinstance(value, str):
         return value
-    return to_jsonable_python(value, inf_nan_mode="strings", bytes_mode="base64", fallback=repr)
+    try:
+        return to_jsonable_python(value, inf_nan_mode="strings", bytes_mode="base64", fallback=repr)
+    except (ValueError, RecursionError):
+        return f"<{type(value).__name__} that JSON cannot hold>"
 
 
 _DEEP = 100

@@ -68,14 +68,16 @@ VERSION = len(MIGRATIONS)
 
 
 def open_for_writing(path: Path) -> sqlite3.Connection:
-    """Open the file, make it if it is not there, and bring it up to date.
+    """Open the file, make it (readable by its owner only) if it is not there, and bring it up to date.
 
     Raises:
         UnreadableTrace: The file is another program's, or a newer version's.
-        OSError: Its directory cannot be made.
+        OSError: It cannot be made.
         sqlite3.Error: It cannot be opened, or is damaged.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch(mode=0o600)
     connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
     try:
         if not _up_to_date(connection, path):

@@ -16,7 +16,7 @@ from hermes_nb.logbook.writer import TurnWriter
 from hermes_nb.vocabulary.failures import TraceError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
     from hermes_nb.vocabulary.messages import Message
@@ -49,7 +49,7 @@ class Store:
         self.writers: dict[str, TurnWriter] = {}
         self._connections: list[sqlite3.Connection] = []
         self._next_try = 0.0
-        self.later = Later(self.flush)
+        self.later = Later(_flushing(weakref.ref(self)))
         self._finalizer = weakref.finalize(self, _close, self._connections)
 
     @classmethod
@@ -168,6 +168,16 @@ class Store:
         with self.lock:
             self.flush(at_once=True)
             _close(self._connections)
+
+
+def _flushing(store: weakref.ref[Store]) -> Callable[[], None]:
+    """Flush the store, if it is still in use."""
+
+    def flush() -> None:
+        if (alive := store()) is not None:
+            alive.flush()
+
+    return flush
 
 
 def _close(connections: list[sqlite3.Connection]) -> None:

@@ -129,7 +129,8 @@ class TurnWriter:
 
     def _specs(self, tools: tuple[ToolSpec, ...]) -> dict[str, str]:
         if self._tools[0] is not tools:
-            self._tools = (tools, self._encoder.keep(dumps(list(tools))))
+            specs = [{"name": t.name, "description": t.description, "parameters": dict(t.parameters)} for t in tools]
+            self._tools = (tools, self._encoder.keep(dumps(specs)))
         return self._tools[1]
 
     def _add(self, message: Message, seq: int, *, ephemeral: bool = False) -> int:

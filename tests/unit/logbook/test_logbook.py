@@ -60,9 +60,9 @@ def test_a_finished_message_is_in_the_file_at_once(logbook):
 
 
 def test_the_beginning_of_a_request_is_soon_in_the_file(logbook):
-    with telling(logbook.sink()) as turn, turn.recorder.scope(events.Iteration(1)):
-        with turn.recorder.scope(events.Chat("p", "m")), turn.recorder.scope(events.Attempt(1, 3, "p", "m")):
-            _wait_for(lambda: "attempt" in _rows(logbook, "SELECT kind FROM events"))
+    attempt = events.Attempt(1, 3, "p", "m")
+    with telling(logbook.sink()) as turn, turn.recorder.scope(events.Iteration(1)), turn.recorder.scope(attempt):
+        _wait_for(lambda: "attempt" in _rows(logbook, "SELECT kind FROM events"))
 
     phases = _rows(logbook, "SELECT phase FROM events WHERE kind = 'attempt' ORDER BY seq")
     assert phases == ["started", "ended"]
@@ -135,7 +135,7 @@ def test_a_turn_that_was_killed_leaves_a_history_for_the_next_request(logbook):
     messages = Logbook(logbook.path).messages("talk")
 
     assert problems(messages) == []
-    assert [m.text for m in messages if m.role == "tool"][0] == "five"
+    assert next(m.text for m in messages if m.role == "tool") == "five"
     assert "effect is unknown" in messages[-3].text
     assert "not started" in messages[-2].text
     (record,) = logbook.turns()
@@ -238,7 +238,9 @@ def test_search_sees_what_was_written_since_and_keeps_to_its_limits(logbook):
     assert [hit.turn_id for hit in logbook.search("needle", conversation_id="talk-1")] == ["turn-1"]
 
 
-@pytest.mark.parametrize("text", ['"', "a'b", 'x"y', "NEAR(a b)", "col:val", "-not", "*", "\0", "\ud800 abc", "a" * 5_000])
+@pytest.mark.parametrize(
+    "text", ['"', "a'b", 'x"y', "NEAR(a b)", "col:val", "-not", "*", "\0", "\ud800 abc", "a" * 5_000]
+)
 def test_search_takes_any_text_as_words(logbook, text):
     with telling(logbook.sink()):
         pass
