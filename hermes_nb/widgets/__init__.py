@@ -1,1 +1,21 @@
-"""The panel in a notebook."""
+"""What a notebook shows: the live panel of a run, its record, the magics, the panel of a sweep.
+
+The monitor (`Snapshot.after(event)`) is pure; text, static HTML and the live panel are three views of its snapshots.
+Everything that needs IPython is imported on first use.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hermes_nb.run import Run
+
+__all__ = ["show"]
+
+
+def show(run: Run) -> None:
+    """Show a run in the cell that is being run; see `hermes_nb.widgets.display.show`."""
+    from hermes_nb.widgets import display  # noqa: PLC0415  brings IPython in
+
+    display.show(run)

@@ -1,0 +1,108 @@
+"""How a run shows itself: the panel where there can be one, text and static HTML everywhere else."""
+
+from __future__ import annotations
+
+import importlib.util
+import time
+import uuid
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from IPython import get_ipython
+from IPython.display import display
+
+from hermes_nb.widgets.monitor import Snapshot
+from hermes_nb.widgets.painter import painter
+from hermes_nb.widgets.parts import Limits
+from hermes_nb.widgets.record import HEIGHT, html
+from hermes_nb.widgets.text import plain
+
+if TYPE_CHECKING:
+    from hermes_nb.run import Run
+
+_HEIGHTS = range(160, 4_000)
+"""Heights in pixels that are believed; a hidden cell has none."""
+
+
+def show(run: Run) -> None:
+    """Show a run in the cell that is being run: live as long as it goes on, then as a record of it.
+
+    In a kernel this is the panel, in a terminal a few lines of text. A run that is over is shown as its record.
+    """
+    shell = get_ipython()
+    output = Output()
+    if getattr(shell, "kernel", None) is None or run.done:
+        output.publish(_bundle(snapshot_of(run)), update=False)
+        return
+    if importlib.util.find_spec("anywidget") is None:
+        live: Still | Any = Still(run, output)
+    else:
+        from hermes_nb.widgets.panel import Panel  # noqa: PLC0415  where it is not installed, text is shown
+
+        live = Panel(run, before(run), output.freeze)
+        output.publish(_bundle(live.snapshot) | live.view(), update=False)
+    painter.add(live)
+    shell.events.register("post_run_cell", _at_the_end_of_a_cell)
+
+
+def before(run: Run) -> Snapshot:
+    """What is known of a run before its first event."""
+    policies, ceiling = run.agent.policies, run.agent.policies.ceiling
+    limits = Limits(ceiling.tokens, ceiling.seconds, ceiling.cost_usd)
+    known = {f"{p.name}:{p.model}": policies.compression.context_window or p.context_window for p in run.agent.models}
+    return Snapshot(run.turn_id, limits=limits, windows={name: tokens for name, tokens in known.items() if tokens})
+
+
+def snapshot_of(run: Run) -> Snapshot:
+    """The run as it is now."""
+    past = run.subscribe(_ignore)
+    run.unsubscribe(_ignore)
+    return before(run).after_all(past).with_budget(run.budget.view())
+
+
+class Output:
+    """One output of a cell, which can be replaced later."""
+
+    def __init__(self) -> None:
+        self._id = uuid.uuid4().hex
+
+    def publish(self, bundle: dict[str, Any], *, update: bool) -> None:
+        """Show a bundle of representations, or put it in the place of the one before."""
+        display(bundle, raw=True, display_id=self._id, update=update)  # type: ignore[no-untyped-call]
+
+    def freeze(self, snapshot: Snapshot, height: int) -> None:
+        """Leave the record of the turn, as high as the panel was."""
+        self.publish(_bundle(snapshot, height if height in _HEIGHTS else HEIGHT), update=True)
+
+
+class Still:
+    """A line of text that becomes the record at the end: for a kernel without widgets."""
+
+    def __init__(self, run: Run, output: Output) -> None:
+        self._run = run
+        self._output = output
+        output.publish({"text/plain": plain(snapshot_of(run), time.time_ns())}, update=False)
+
+    def paint(self) -> bool:
+        """Replace the line once the run is over."""
+        if self._run.done:
+            self._output.freeze(snapshot_of(self._run), 0)
+        return not self._run.done
+
+
+def _bundle(snapshot: Snapshot, height: int = HEIGHT) -> dict[str, Any]:
+    now = time.time_ns()
+    return {"text/plain": plain(snapshot, now), "text/html": html(snapshot, now, height)}
+
+
+def _ignore(_: object) -> None:
+    pass
+
+
+def _at_the_end_of_a_cell(_: object = None) -> None:
+    """Nobody may be listening after the cell: paint the last state before it ends."""
+    painter.finish()
+    if painter.idle:
+        shell = get_ipython()
+        with suppress(ValueError):
+            shell.events.unregister("post_run_cell", _at_the_end_of_a_cell)
