@@ -126,12 +126,12 @@ class Run:
         self._inbox = Inbox(paused=paused)
         self._memory = Memory()
         self._observation = self.edges.observe(request.turn_id, tracer_provider)
-        store = () if session is None else (session.sink(request),)
+        store = () if session is None else (session.sink(self._tell_trouble),)
         secrets = tuple(secret for provider in request.chain for secret in provider.secrets)
         self._recorder = Recorder(
             request.turn_id,
             request.conversation_id,
-            (self._observation.sink, *store, self._memory, *sinks),
+            (self._observation.sink, self._memory, *sinks, *store),  # the store last: it may tell of trouble
             redactor(secrets),
         )
         self._future: Future[TurnResult] = Future()
@@ -316,6 +316,9 @@ class Run:
                 self._session.close_turn(self.turn_id)
         except Exception:
             logger.warning("the session of turn %s could not be closed", self.turn_id, exc_info=True)
+
+    def _tell_trouble(self, detail: str) -> None:
+        self._recorder.tell(events.Degraded("logbook", detail))
 
     def _tell_steer(self, note: Steer) -> None:
         self._recorder.tell(events.Steered(note.id, note.text, note.status, note.reason))

@@ -17,6 +17,7 @@ from hermes_nb.vocabulary.failures import ConfigurationError
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Callable
 
     from hermes_nb.agent import Agent
     from hermes_nb.logbook.records import Found, TurnRecord
@@ -153,9 +154,13 @@ class Session:
             system=request.system or so_far.system_prompts.get(f"{first.name}:{first.model}{settings}", ""),
         )
 
-    def sink(self, request: TurnRequest) -> LogbookSink:  # noqa: ARG002  the events name their turn
-        """The sink that writes the turn."""
-        return self.logbook.sink()
+    def sink(self, on_trouble: Callable[[str], None]) -> LogbookSink:
+        """The sink that writes the turn.
+
+        Args:
+            on_trouble: Told in one sentence when that cannot be done.
+        """
+        return self.logbook.sink(on_trouble)
 
     def close_turn(self, turn_id: str) -> None:  # noqa: ARG002  there is only one
         """Give the right to write back."""

@@ -33,7 +33,7 @@ class RateGuard:
 
     A rate limit is believed where the server's headers say that a quota is used up and when it resets
     (`Failure.limited_for`); without that it is noise, and is retried. A provider that was left for the next one of
-    the chain because of a rate limit or an unpaid bill cools down: turns of this process start with the next one
+    the chain because of a rate limit or an unpaid bill cools down: turns with this guard start with the next one
     until that is over, then with the first again. A success forgets both.
 
     Args:
