@@ -225,7 +225,7 @@ class Compression:
         goal = min(threshold * _ROOM_AFTER, float(self.size(state, estimate)))
         if overflow:
             goal = min(goal, self.size(state, estimate) * _OVERFLOW_SHARE ** (state.passes + 1))
-        return int(goal / state.ratio)
+        return round(goal / state.ratio)
 
     def progress(self, before: int, after: int) -> bool:
         """Whether enough was saved to call it a compression: 5 % of the tokens."""
@@ -276,12 +276,13 @@ class Compression:
     def _tail(
         self, units: Sequence[Sequence[Message]], first: int, meter: TokenMeter, *, room: float, tail: float
     ) -> int:
-        """The first unit of the tail: what fills the tail's share, and at least a few messages if there is room."""
+        """The first unit of the tail: what fills the tail's share, and a few messages if they fill half the room."""
         start, filled, counted = len(units), 0, 0
+        share = tail * _TAIL_SLACK
         while start > first:
             cost = meter.messages(units[start - 1])
             few = counted < min(self.protect_last, _TAIL_MESSAGES)
-            if start < len(units) and filled + cost > (room if few else min(room, tail * _TAIL_SLACK)):
+            if start < len(units) and filled + cost > min(room, max(share, room / 2) if few else share):
                 break
             start, filled, counted = start - 1, filled + cost, counted + len(units[start - 1])
         return start

@@ -193,13 +193,15 @@ class _Job:
 
     async def _asked(self, plan: Plan, summary: str, limit: int) -> str:
         """The summary so far, brought up to date portion by portion; empty if the model said nothing."""
-        portion = self._portion(limit)
-        messages = prune(plan.middle, size=summarising.cost, room=portion)
-        older, newer = _split(messages, portion * PORTIONS)
+        size = self._portion(limit)
+        messages = prune(plan.middle, size=summarising.cost, room=size)
+        portions = summarising.portions(messages, size)
+        older, newer = portions[:-PORTIONS], portions[-PORTIONS:]
         if older:
-            summary = summarising.without_model(summary, older)
+            summary = summarising.without_model(summary, [message for portion in older for message in portion])
         focus = summarising.focus(self.history)
-        for turns in summarising.portions(newer, portion):
+        for portion in newer:
+            turns = summarising.as_text(portion)
             question = summarising.request(turns, previous=summary, focus=focus, tokens=limit)
             if not (summary := summarising.cleaned(await self.ask((question,)))):
                 break
@@ -231,15 +233,6 @@ class _Job:
         else:
             made = await run_in_thread(call, name="compressor", on_abandoned=lambda: None)
         return cast("Sequence[Message]", await made if inspect.isawaitable(made) else made)
-
-
-def _split(messages: Sequence[Message], tokens: int) -> tuple[list[Message], list[Message]]:
-    """The messages, cut between two call groups so that the newer ones have at most so many tokens as text."""
-    units = groups(messages)
-    start = len(units)
-    while start and (tokens := tokens - sum(map(summarising.cost, units[start - 1]))) >= 0:
-        start -= 1
-    return [m for unit in units[:start] for m in unit], [m for unit in units[start:] for m in unit]
 
 
 def fault_of(messages: object, history: Sequence[Message]) -> str:

@@ -56,7 +56,7 @@ what is settled.
 {summary}
 """
 _FOCUS = "Spend more than half of it on what concerns: {topics}\n"
-_THINKING = re.compile(r"<(think|thinking|reasoning)>.*?</\1>", re.DOTALL | re.IGNORECASE)
+_THINKING = ("think", "thinking", "reasoning")
 
 
 def request(turns: str, *, previous: str, focus: str, tokens: int) -> Message:
@@ -79,7 +79,11 @@ def request(turns: str, *, previous: str, focus: str, tokens: int) -> Message:
 
 def cleaned(answer: str) -> str:
     """A model's summary without its thinking; empty if nothing is left."""
-    return _THINKING.sub("", answer).strip()
+    for tag in _THINKING:
+        while (start := answer.find(f"<{tag}>")) >= 0:
+            end = answer.find(f"</{tag}>", start)
+            answer = answer[:start] + (answer[end + len(tag) + 3 :] if end >= 0 else "")
+    return answer.strip()
 
 
 def as_message(summary: str) -> Message:
@@ -101,24 +105,29 @@ def focus(messages: Sequence[Message]) -> str:
 # ------------------------------------------------------------------------------------------- turns as text
 
 
-def portions(messages: Iterable[Message], tokens: int) -> list[str]:
-    """The messages as text, in portions that a model can read.
+def portions(messages: Iterable[Message], tokens: int) -> list[list[Message]]:
+    """The messages in portions that a model can read at once.
 
     Args:
         messages: Whole call groups.
-        tokens: Of one portion; a single message that is longer is a portion of its own.
+        tokens: Of one portion, as text; a single message that is longer is a portion of its own.
     """
-    done: list[str] = []
+    done: list[list[Message]] = []
     filled = 0
-    for block in map(_as_text, messages):
-        cost = estimate(block)
-        if done and filled + cost <= tokens:
-            done[-1] = f"{done[-1]}\n\n{block}"
+    for message in messages:
+        new = cost(message)
+        if done and filled + new <= tokens:
+            done[-1].append(message)
+            filled += new
         else:
-            done.append(block)
-            filled = 0
-        filled += cost
+            done.append([message])
+            filled = new
     return done
+
+
+def as_text(messages: Iterable[Message]) -> str:
+    """The messages as the summariser reads them."""
+    return "\n\n".join(map(_as_text, messages))
 
 
 def cost(message: Message) -> int:
@@ -152,28 +161,41 @@ def _cut(arguments: str) -> str:
 
 # ------------------------------------------------------------------------------------------- without a model
 
-_PATH = re.compile(r"(?:[\w.-]+)?(?:/[\w.-]+)+\.\w{1,8}|[\w-]+\.(?:py|ipynb|csv|json|md|txt|parquet|yaml|toml)\b")
-_FAULT = re.compile(r"[^\n]*\b(?:error|exception|failed|traceback)\b[^\n]*", re.IGNORECASE)
+_PATH = re.compile(r"[\w.-]*(?:/[\w.-]+)*/[\w.-]+\.\w{1,8}|[\w-]+\.(?:py|ipynb|csv|json|md|txt|parquet|ya?ml|toml)")
+_FAULTS = ("error", "exception", "failed", "traceback")
+_LOOKED_AT = 10_000
+"""Characters of a message that are searched for files and errors."""
 
 
 def without_model(previous: str, messages: Sequence[Message]) -> str:
     """A summary made by rule: the last request, calls and how their results began, files, errors, the last words."""
     calls = {call.id: call for message in messages for call in message.tool_calls}
     results = [message for message in messages if message.role == "tool"]
-    texts = [message.text for message in messages]
     said = [message.text for message in messages if message.role == "user" and message.origin in ("", "steer")]
     sections = {
         "Before": [previous[: STATIC_LIMIT // 3]] if previous else [],
         "Task": [text[:1_400] for text in said[-1:]],
         "Done": [digest(result, calls.get(result.tool_call_id or "")) for result in results[-12:]],
-        "Files": list(dict.fromkeys(path for text in texts for path in _PATH.findall(text)))[-12:],
-        "Errors": [fault.strip()[:200] for result in results for fault in _FAULT.findall(result.text)[:1]][-5:],
+        "Files": list(dict.fromkeys(path for message in messages for path in _paths(message)))[-12:],
+        "Errors": [fault for result in results if (fault := _fault(result.text))][-5:],
         "Last words": list(_last_words(messages)),
     }
     told = "\n\n".join(
         f"## {name}\n" + "\n".join(f"- {line}" for line in lines) for name, lines in sections.items() if lines
     )
     return told[:STATIC_LIMIT]
+
+
+def _paths(message: Message) -> Iterator[str]:
+    for text in (message.text, *(call.arguments for call in message.tool_calls)):
+        words = re.split(r"[\s\"'`()\[\]{}<>,;:=]+", text[:_LOOKED_AT])
+        yield from (word for word in words if len(word) <= 200 and _PATH.fullmatch(word))  # noqa: PLR2004  a long path
+
+
+def _fault(text: str) -> str:
+    """The first line that speaks of an error."""
+    lines = (line for line in text[:_LOOKED_AT].splitlines() if any(word in line.lower() for word in _FAULTS))
+    return next(lines, "").strip()[:200]
 
 
 def _last_words(messages: Sequence[Message]) -> Iterator[str]:
