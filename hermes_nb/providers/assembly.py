@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hermes_nb.providers.calls import Calls
-from hermes_nb.providers.failures import error_within
+from hermes_nb.providers.failures import error_within, malformed
 from hermes_nb.providers.pieces import Pieces
 from hermes_nb.providers.usage import read_usage, widest
 from hermes_nb.vocabulary.failures import Failure, FailureReason, ProviderError
@@ -99,17 +99,17 @@ class ChatAssembly:
             ProviderError: It is an error, or no reply.
         """
         if not isinstance(body, dict):
-            raise ProviderError(_malformed(f"the reply is {type(body).__name__}, not an object"))
+            raise ProviderError(malformed(f"the reply is {type(body).__name__}, not an object"))
         if failure := error_within(body):
             raise ProviderError(failure)
         choice = self._head(body)
         if choice is None:
-            raise ProviderError(_malformed("the reply has no choices"))
+            raise ProviderError(malformed("the reply has no choices"))
         message = choice.get("message") or choice.get("delta")
         if isinstance(message, dict):
             self._message(message)
         elif not self._say(choice.get("text")):
-            raise ProviderError(_malformed("the reply has no message"))
+            raise ProviderError(malformed("the reply has no message"))
         self._end(choice)
         self.finished = True
 
@@ -233,10 +233,10 @@ class ChatAssembly:
         message = self.message()
         if not self.finished and not self.usable:
             what = "a call without a name" if self._calls else "nothing"
-            failure = _malformed(f"the stream ended with {what} in it")
+            failure = malformed(f"the stream ended with {what} in it")
             raise ProviderError(failure)
         if self._calls and not (message.tool_calls or message.text or message.reasoning):
-            raise ProviderError(_malformed("the reply holds a call without a name"))
+            raise ProviderError(malformed("the reply holds a call without a name"))
         return Reply(
             message, self._reason_of(message), self._usage, self._model, self._id, partial=not self.finished
         )  # fmt: skip
@@ -258,7 +258,3 @@ def _joined(parts: Json) -> str:
     found = [part for part in parts if isinstance(part, dict)] if isinstance(parts, list) else []
     texts = (part.get("text") or part.get("summary") for part in found)
     return "".join(text for text in texts if isinstance(text, str))
-
-
-def _malformed(message: str) -> Failure:
-    return Failure(FailureReason.MALFORMED_REPLY, message, error_type="malformed_reply")

@@ -110,6 +110,11 @@ def _described(status: int, headers: Mapping[str, str], text: str) -> str:
     return f"HTTP {status} that leads to {plain(where, 200)}" if where else f"HTTP {status} with an empty body"
 
 
+def malformed(message: str) -> Failure:
+    """A reply that is none."""
+    return Failure(R.MALFORMED_REPLY, message, error_type="malformed_reply")
+
+
 def with_names(failure: Failure, provider: str, model: str) -> Failure:
     """The failure with the names of who failed."""
     return replace(failure, provider=failure.provider or provider, model=failure.model or model)

@@ -6,20 +6,26 @@ import os
 import re
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from hermes_nb.providers.assembly import ChatAssembly
-from hermes_nb.providers.credentials import CredentialPool
 from hermes_nb.providers.encoding import Fragments, to_json
-from hermes_nb.providers.endpoints import ENDPOINTS, is_loopback, known_at
+from hermes_nb.providers.endpoints import ENDPOINTS, known_at
 from hermes_nb.providers.http import timeouts_of
-from hermes_nb.providers.remote import RemoteProvider, checked_headers, checked_parameters, checked_url
-from hermes_nb.vocabulary.failures import ConfigurationError
+from hermes_nb.providers.remote import RemoteProvider
+from hermes_nb.providers.settings import (
+    checked_headers,
+    checked_model,
+    checked_parameters,
+    checked_url,
+    credentials_for,
+    on_this_machine,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hermes_nb.providers.base import ModelRequest, OnText
+    from hermes_nb.providers.credentials import CredentialPool
     from hermes_nb.providers.http import Timeouts
     from hermes_nb.vocabulary.failures import Failure
     from hermes_nb.vocabulary.messages import Message, ToolSpec
@@ -196,43 +202,3 @@ class ChatDialect:
                 self._dropped.add(field)
                 return True
         return False
-
-
-# ------------------------------------------------------------------------------------------------ arguments
-
-
-def checked_model(model: str) -> str:
-    """The model's name.
-
-    Raises:
-        ConfigurationError: It is no text, or empty.
-    """
-    if not isinstance(model, str) or not model.strip():
-        msg = f"a model is named by a text such as 'gpt-4.1-mini', not {model!r}"
-        raise ConfigurationError(msg)
-    return model.strip()
-
-
-def on_this_machine(url: str) -> bool:
-    """Whether an address is on the loopback."""
-    return is_loopback(urlsplit(url).hostname or "")
-
-
-def credentials_for(url: str, api_key: str | CredentialPool | None) -> CredentialPool | None:
-    """The keys for an address: those given, or that of the environment; None for a server that wants none.
-
-    Raises:
-        ConfigurationError: The server is elsewhere and no key was found.
-    """
-    if isinstance(api_key, CredentialPool):
-        return api_key
-    if api_key is not None:
-        return CredentialPool([api_key]) if api_key else None
-    known = known_at(url)
-    if known and known.variable and (found := os.environ.get(known.variable)):
-        return CredentialPool([found])
-    if on_this_machine(url):
-        return None
-    found_in = f"set {known.variable}, or " if known else "OPENAI_API_KEY is sent to OpenAI only; "
-    msg = f"no key for {url}: {found_in}give api_key=..., or api_key='' for a server that wants none"
-    raise ConfigurationError(msg)

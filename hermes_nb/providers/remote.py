@@ -5,7 +5,6 @@ An adapter adds its *dialect*: how a request is written, and how a reply is read
 
 from __future__ import annotations
 
-import json
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
@@ -15,7 +14,7 @@ from hermes_nb.providers.error_bodies import redacted
 from hermes_nb.providers.failures import refused, with_names
 from hermes_nb.providers.http import Limits, Timeouts, make_client, make_request, post, request_url
 from hermes_nb.providers.sse import DONE, EventDecoder, Unreadable, read_body
-from hermes_nb.vocabulary.failures import ConfigurationError, Failure, FailureReason, ProviderError
+from hermes_nb.vocabulary.failures import Failure, FailureReason, ProviderError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -283,57 +282,3 @@ def _unreadable(response: httpx.Response, error: Unreadable, decoder: EventDecod
     shown = refused(response.status_code, {}, begun).message if begun else str(error)
     message = f"the reply cannot be read ({error}): {shown}"
     return Failure(FailureReason.MALFORMED_REPLY, message, status=response.status_code, error_type="malformed_reply")
-
-
-def checked_url(base_url: str) -> str:
-    """The base URL without a slash or the method's path at its end.
-
-    Raises:
-        ConfigurationError: It is no HTTP address, or holds a key.
-    """
-    try:
-        at = urlsplit(base_url)
-        good = at.scheme in ("http", "https") and bool(at.hostname) and (at.port is None or at.port > 0)
-    except (ValueError, AttributeError):
-        good = False
-    if not good:
-        msg = f"base_url is an address such as http://localhost:8080/v1, not {base_url!r}"
-        raise ConfigurationError(msg)
-    if at.username or at.password:
-        msg = "base_url must not hold a name or a password; give api_key= or headers="
-        raise ConfigurationError(msg)
-    return base_url.rstrip("/").removesuffix("/chat/completions").removesuffix("/messages")
-
-
-def checked_headers(headers: Mapping[str, str]) -> dict[str, str]:
-    """The headers, with their names in lower case.
-
-    Raises:
-        ConfigurationError: One cannot be sent. The message does not show its value.
-    """
-    for name, value in headers.items():
-        if (
-            not all(isinstance(text, str) and text.isascii() and text.isprintable() for text in (name, value))
-            or not name
-        ):
-            msg = f"the header {name!r} must be printable ASCII text"
-            raise ConfigurationError(msg)
-    return {name.lower(): value for name, value in headers.items()}
-
-
-def checked_parameters(parameters: Mapping[str, Any], owned: frozenset[str]) -> dict[str, Any]:
-    """The request parameters, if they can be sent.
-
-    Raises:
-        ConfigurationError: One is set by the loop, or is not JSON.
-    """
-    for key, value in parameters.items():
-        if key in owned:
-            msg = f"{key!r} is set for each request and cannot be a parameter of the provider"
-            raise ConfigurationError(msg)
-        try:
-            json.dumps(value, allow_nan=False)
-        except (TypeError, ValueError) as error:
-            msg = f"the parameter {key}={value!r} cannot be written as JSON: {error}"
-            raise ConfigurationError(msg) from None
-    return dict(parameters)

@@ -1,0 +1,107 @@
+"""The arguments of providers, checked at once: before anything is sent."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from hermes_nb.providers.credentials import CredentialPool
+from hermes_nb.providers.endpoints import is_loopback, known_at
+from hermes_nb.vocabulary.failures import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def checked_model(model: str) -> str:
+    """The model's name.
+
+    Raises:
+        ConfigurationError: It is no text, or empty.
+    """
+    if not isinstance(model, str) or not model.strip():
+        msg = f"a model is named by a text such as 'gpt-4.1-mini', not {model!r}"
+        raise ConfigurationError(msg)
+    return model.strip()
+
+
+def on_this_machine(url: str) -> bool:
+    """Whether an address is on the loopback."""
+    return is_loopback(urlsplit(url).hostname or "")
+
+
+def credentials_for(url: str, api_key: str | CredentialPool | None) -> CredentialPool | None:
+    """The keys for an address: those given, or that of the environment; None for a server that wants none.
+
+    Raises:
+        ConfigurationError: The server is elsewhere and no key was found.
+    """
+    if isinstance(api_key, CredentialPool):
+        return api_key
+    if api_key is not None:
+        return CredentialPool([api_key]) if api_key else None
+    known = known_at(url)
+    if known and known.variable and (found := os.environ.get(known.variable)):
+        return CredentialPool([found])
+    if on_this_machine(url):
+        return None
+    found_in = f"set {known.variable}, or " if known else "OPENAI_API_KEY is sent to OpenAI only; "
+    msg = f"no key for {url}: {found_in}give api_key=..., or api_key='' for a server that wants none"
+    raise ConfigurationError(msg)
+
+
+def checked_url(base_url: str) -> str:
+    """The base URL without a slash or the method's path at its end.
+
+    Raises:
+        ConfigurationError: It is no HTTP address, or holds a key.
+    """
+    try:
+        at = urlsplit(base_url)
+        good = at.scheme in ("http", "https") and bool(at.hostname) and (at.port is None or at.port > 0)
+    except (ValueError, AttributeError):
+        good = False
+    if not good:
+        msg = f"base_url is an address such as http://localhost:8080/v1, not {base_url!r}"
+        raise ConfigurationError(msg)
+    if at.username or at.password:
+        msg = "base_url must not hold a name or a password; give api_key= or headers="
+        raise ConfigurationError(msg)
+    return base_url.rstrip("/").removesuffix("/chat/completions").removesuffix("/messages")
+
+
+def checked_headers(headers: Mapping[str, str]) -> dict[str, str]:
+    """The headers, with their names in lower case.
+
+    Raises:
+        ConfigurationError: One cannot be sent. The message does not show its value.
+    """
+    for name, value in headers.items():
+        if not name or not _sendable(name) or not _sendable(value):
+            msg = f"the header {name!r} must be printable ASCII text"
+            raise ConfigurationError(msg)
+    return {name.lower(): value for name, value in headers.items()}
+
+
+def _sendable(text: object) -> bool:
+    return isinstance(text, str) and text.isascii() and text.isprintable()
+
+
+def checked_parameters(parameters: Mapping[str, Any], owned: frozenset[str]) -> dict[str, Any]:
+    """The request parameters, if they can be sent.
+
+    Raises:
+        ConfigurationError: One is set by the loop, or is not JSON.
+    """
+    for key, value in parameters.items():
+        if key in owned:
+            msg = f"{key!r} is set for each request and cannot be a parameter of the provider"
+            raise ConfigurationError(msg)
+        try:
+            json.dumps(value, allow_nan=False)
+        except (TypeError, ValueError) as error:
+            msg = f"the parameter {key}={value!r} cannot be written as JSON: {error}"
+            raise ConfigurationError(msg) from None
+    return dict(parameters)
