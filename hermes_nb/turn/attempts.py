@@ -11,6 +11,7 @@ import anyio
 
 from hermes_nb.policies.recovery import Step, Tally, next_step
 from hermes_nb.policies.replies import failure_of
+from hermes_nb.policies.thinking import without_thinking
 from hermes_nb.providers.base import ModelRequest
 from hermes_nb.vocabulary import events
 from hermes_nb.vocabulary.failures import Failure, FailureReason, ProviderError
@@ -93,13 +94,14 @@ async def _send(
         question.purpose,
         state.recorder,
     )
-    state.streamed.clear()
+    state.begin_reply()
     try:
         reply = await connection.ask(request, state.on_text if question.purpose == "main" else _ignore)
     except ProviderError as error:
         return _rescued(error.failure) or error.failure
     except Exception as error:  # noqa: BLE001  a provider of the user's may raise anything
         return _unexpected(error, provider)
+    reply = without_thinking(reply)
     failure = None if question.lenient else failure_of(reply, provider.name, provider.model)
     if failure is not None:
         state.account(reply, provider.name, provider.model)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections import deque
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Generic, TypeVar
 
@@ -51,12 +52,13 @@ class Recorder:
         self._sinks = list(sinks)
         self._redact = redact
         self._lock = threading.RLock()
+        self._queue: deque[Event] = deque()
         self._seq = self._scopes = 0
 
     def child(self, turn_id: str) -> Recorder:
         """A recorder for a sub-agent's turn: the same sinks, numbers of its own."""
         recorder = Recorder(turn_id, self.conversation_id, (), self._redact)
-        recorder._sinks, recorder._lock = self._sinks, self._lock
+        recorder._sinks, recorder._lock, recorder._queue = self._sinks, self._lock, self._queue
         return recorder
 
     def tell(self, what: Point) -> None:
@@ -80,8 +82,10 @@ class Recorder:
     def _publish(
         self, phase: Phase, what: What, scope: int, parent: int, iteration: int, *, interrupted: bool = False
     ) -> list[AbstractContextManager[object]]:
-        """Call each sink; returns the context managers that they want around the scope."""
-        wanted = []
+        """Tell each sink; returns the context managers that they want around the scope.
+
+        What a sink tells while it is being told comes after: every sink sees the events in the order of `seq`.
+        """
         with self._lock:
             self._seq += 1
             shown = what if self._redact is None else self._redact(what)
@@ -89,14 +93,26 @@ class Recorder:
                 self._seq, phase, time.time_ns(), self.turn_id, self.conversation_id,
                 iteration, scope, parent, shown, interrupted,
             )  # fmt: skip
-            for sink in tuple(self._sinks):
-                try:
-                    manager = sink(event)
-                except Exception as error:  # noqa: BLE001  a sink may never break the turn
-                    self._drop(sink, error)
-                else:
-                    if manager is not None and phase == "started":
-                        wanted.append(manager)
+            self._queue.append(event)
+            if len(self._queue) > 1:
+                return []
+            wanted = self._deliver(event)
+            while len(self._queue) > 1:
+                self._queue.popleft()
+                self._deliver(self._queue[0])
+            self._queue.clear()
+        return wanted
+
+    def _deliver(self, event: Event) -> list[AbstractContextManager[object]]:
+        wanted = []
+        for sink in tuple(self._sinks):
+            try:
+                manager = sink(event)
+            except Exception as error:  # noqa: BLE001  a sink may never break the turn
+                self._drop(sink, error)
+            else:
+                if manager is not None and event.phase == "started":
+                    wanted.append(manager)
         return wanted
 
     def _drop(self, sink: Sink, error: Exception) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from hermes_nb.policies.guardrails import GuardrailState
+from hermes_nb.policies.thinking import ThinkingFilter
 from hermes_nb.policies.tokens import TokenMeter
 from hermes_nb.turn.chain import Chain
 from hermes_nb.turn.prompting import Wire, system_prompt, with_identity
@@ -99,6 +100,7 @@ class TurnState:
     system: str = ""
     parts: list[str] = field(default_factory=list)
     streamed: list[str] = field(default_factory=list)
+    thinking: ThinkingFilter = field(default_factory=ThinkingFilter)
     usage: Usage = field(default_factory=Usage)
     usage_by_model: defaultdict[str, Usage] = field(default_factory=lambda: defaultdict(Usage))
     cost_usd: float | None = None
@@ -234,11 +236,17 @@ class TurnState:
             self.recorder.tell(events.Degraded(part, f"{type(error).__name__}: {error}"))
             return None
 
+    def begin_reply(self) -> None:
+        """Forget the pieces of an earlier attempt."""
+        self.streamed.clear()
+        self.thinking = ThinkingFilter()
+
     def on_text(self, text: str, part: events.DeltaPart = "text") -> None:
         """Take a piece of a streaming reply."""
-        if part == "text":
-            self.streamed.append(text)
-        self.recorder.tell(events.Delta(text, part))
+        for piece, kind in self.thinking.feed(text) if part == "text" else ((text, part),):
+            if kind == "text":
+                self.streamed.append(piece)
+            self.recorder.tell(events.Delta(piece, kind))
 
     # ------------------------------------------------------------------------------------- the end
 

@@ -259,9 +259,11 @@ def stopped(state: TurnState, stop: Interrupted) -> None:
 def failed(state: TurnState, error: ModelUnavailable) -> None:
     """End because no model answered."""
     failure = error.failure
-    partial = "".join(state.parts)
     reason = _EXITS.get(failure.reason, ExitReason.PROVIDER_FAILED)
-    state.end(reason, str(failure), text=partial or f"There is no answer: {failure}.", failure=failure)
+    text = "".join(state.parts) or f"There is no answer: {failure}."
+    if reason is ExitReason.EMPTY_RESPONSE:
+        text = _so_far(state, text)
+    state.end(reason, str(failure), text=text, failure=failure)
     if state.history and state.history[-1].role == "tool":
         _close(state)
 

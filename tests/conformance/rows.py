@@ -1,0 +1,206 @@
+"""What hermes-agent 0.19.0 does, row by row: the mechanism, what can be seen of it, and whether we do the same.
+
+A row's tests are named after it: `test_loop_15_...`, `test_parts_07_...`, `test_case_a06_...`. Their first docstring
+line says what we do. `tools/conformance.py` makes the page of the documentation from both; `test_rows.py` fails when a
+row has no test, or a test no row.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+
+class Row(NamedTuple):
+    """One row: `same` as the original, or `better` where it has a defect or only intends the behaviour."""
+
+    id: str
+    mechanism: str
+    original: str
+    ours: Literal["same", "better"] = "same"
+
+
+LOOP = [
+    Row("loop_01", "plain turn", "one streamed request, usage asked for; completed"),
+    Row(
+        "loop_02",
+        "persistence",
+        "prompt stored before the first request, call before its tool, result before the next request",
+    ),
+    Row("loop_03", "prefix stability", "each request begins with the one before, over three turns"),
+    Row("loop_04", "other instructions on a later turn", "silently ignored", "better"),
+    Row("loop_05", "tools forever, budget 3", "3 requests with tools, then one without; not completed"),
+    Row("loop_06", "the last request asks for tools again", "one more request, then a fixed sentence"),
+    Row(
+        "loop_07", "the last request fails", "the error becomes the answer, and the turn is not called failed", "better"
+    ),
+    Row("loop_08", "answer on the last iteration", "completed, no extra request"),
+    Row("loop_09", "budget 0", "one request without tools"),
+    Row("loop_10", "grace call", "a flag that nobody raises", "better"),
+    Row("loop_11", "free tools, budget 3", "refunded, but stopped by a second counter", "better"),
+    Row("loop_12", "overflow, then an answer", "two requests, one unit used"),
+    Row("loop_13", "shared budget", "a budget that is passed in is ignored", "better"),
+    Row("loop_14", "the word for an exhausted budget", "max_iterations_reached(n/m)", "better"),
+    Row("loop_15", "503, 503, answer", "3 requests, waits of 2 s and 4 s with jitter, one unit used"),
+    Row("loop_16", "503 for ever", "3 requests, a failed result that names the reason, no exception"),
+    Row("loop_17", "429 with Retry-After: 1", "waits just that second"),
+    Row("loop_18", "Retry-After on 503, as a date", "ignored", "better"),
+    Row("loop_19", "400, 401, 402, 404 model", "one request, failed"),
+    Row("loop_20", "bare 404", "3 requests", "better"),
+    Row("loop_21", "connection refused", "6 attempts with a pause that cannot be interrupted", "better"),
+    Row("loop_22", "empty stream", "9 requests", "better"),
+    Row("loop_23", "no choices", "3 requests with waits"),
+    Row("loop_24", "503 for ever with a fallback", "2 requests, then the fallback with its own key and identity"),
+    Row("loop_25", "429 with a fallback", "1 request, then the fallback; the next turn begins there for 60 s"),
+    Row("loop_26", "401, 400, content filter, 500, empty with a fallback", "1, 1, 1, 3, 4 requests before it"),
+    Row("loop_27", "the turn after a fallback", "begins with the primary again"),
+    Row(
+        "loop_28", "both providers at 503", "2 and 3 requests, failed; next turn asks only the dead fallback", "better"
+    ),
+    Row("loop_29", "switch of provider", "the next one has all its attempts"),
+    Row("loop_29b", "identity after a filtered stream", "the fallback is told that it is the primary", "better"),
+    Row("loop_30", "entries of the chain that are equal", "same model at another address is skipped", "better"),
+    Row("loop_31", "active rate guard", "no request; fallback, or a failure that says for how long"),
+    Row("loop_32", "broken rate guard", "the request goes out"),
+    Row("loop_33", "recording of a limit", "written when a bucket is empty for 60 s; not with a fallback", "better"),
+    Row("loop_34", "429 without buckets", "retried, not remembered"),
+    Row("loop_35", "429 with two keys", "first key, wait, first key, second key"),
+    Row("loop_36", "401 or 402 with two keys", "second key at once"),
+    Row("loop_37", "refresh that always succeeds", "2 refreshes a turn, then failed"),
+    Row("loop_38", "text cut twice", "3 requests, doubled caps, joined without a separator"),
+    Row("loop_39", "text always cut", "4 requests, the joined text as a partial answer"),
+    Row("loop_40", "call cut by the length", "5 requests in one iteration, tool never run"),
+    Row("loop_41", "unknown tool for ever", "3 requests, error results that list the tools"),
+    Row("loop_42", "good and unknown call in one reply", "the good one runs, the other is answered with an error"),
+    Row("loop_43", "misspelt tool name", "repaired and run"),
+    Row(
+        "loop_44", "broken arguments for ever", "asked again twice, then error results; ends with the budget", "better"
+    ),
+    Row("loop_45", "empty answers for ever", "4 requests, called completed", "better"),
+    Row("loop_46", "empty answers after a tool", "6 requests; the tool's rows are dropped", "better"),
+    Row("loop_47", "only thinking, then text", "asked again; nothing of that stays in the history"),
+    Row("loop_48", "text with a call, then nothing", "the earlier text is the answer"),
+    Row("loop_49", "refusal", "one request, failed, the words of the refusal kept"),
+    Row("loop_50", "unclosed scratchpad", "asked again twice, then partial", "better"),
+    Row("loop_51", "overflow for ever", "4 requests, 3 compressions, exhausted"),
+    Row("loop_52", "output cap too high", "asked again with what is left less 64"),
+    Row("loop_53", "overflow with compression off", "one request, failed by name"),
+    Row("loop_54", "interrupt in a request", "returns at once; the server goes on reading", "better"),
+    Row("loop_55", "interrupt in a stream", "text kept only with a listener", "better"),
+    Row("loop_56", "interrupt in a wait", "returns at once; the message of the interrupt is lost", "better"),
+    Row("loop_57", "interrupt while tools run", "the next call is skipped, a closing row added"),
+    Row("loop_58", "interrupt before a turn", "cancels the next turn", "better"),
+    Row("loop_59", "Ctrl-C", "raised through, the next turn is dead", "better"),
+    Row("loop_60", "exception in a tool", "an error result, no retry"),
+    Row(
+        "loop_61",
+        "steer during a tool, and without one",
+        "at the end of the tool's row between markers; else given back",
+    ),
+    Row("loop_62", "broken history", "merged, dropped, replaced; the caller's rows are changed", "better"),
+    Row("loop_63", "call ids used twice", "the second result is lost", "better"),
+    Row("loop_64", "stream reset after text", "the text is lost without a listener", "better"),
+    Row("loop_65", "stream closed without a finish reason", "continued, and joined"),
+    Row("loop_66", "stream closed before the arguments", "the tool runs with none", "better"),
+    Row("loop_67", "silent server", "not cut", "better"),
+    Row("loop_68", "streaming refused", "the turn fails", "better"),
+    Row("loop_69", "JSON where a stream was asked for", "9 requests, failed", "better"),
+    Row("loop_70", "store that cannot write", "the answer comes, the error is told"),
+    Row("loop_71", "bug in the library", "burns the budget, called completed", "better"),
+    Row("loop_72", "step callback", "told the last calls with their results"),
+]
+
+PARTS = [
+    Row("parts_01", "compression threshold", "75 % of the window, at least 64,000, 85 % of small ones"),
+    Row("parts_02", "long history before the first request", "one summary, then the request; the question comes last"),
+    Row("parts_03", "summary request", "one user message, no tools, no cap, not streamed; of any size", "better"),
+    Row("parts_04", "head and tail", "3 first messages, whole groups at the end, the question last"),
+    Row("parts_05", "pruning", "old results become one line, arguments stay valid JSON; not adaptive", "better"),
+    Row("parts_06", "second compression", "the summary is brought up to date"),
+    Row("parts_07", "compressions in one long tool loop", "summaries pile up, messages grow", "better"),
+    Row("parts_08", "first role after a compression", "assistant after the second", "better"),
+    Row("parts_09", "summary fails with 500", "a summary by rule, the turn answers"),
+    Row("parts_10", "summary fails with 401", "history unchanged, request sent in full"),
+    Row("parts_11", "empty summary", "counts as failed"),
+    Row("parts_12", "compression that does not help", "stopped after 2, but not with a store", "better"),
+    Row("parts_13", "overflow that states the window", "window lowered, compressed, one unit used"),
+    Row("parts_14", "overflow without a number for ever", "3 compressions, failed, half a result", "better"),
+    Row("parts_15", "output cap with a number", "asked again, no compression"),
+    Row("parts_16", "output cap without a number", "failed at once"),
+    Row("parts_17", "413", "compressed, asked again"),
+    Row("parts_18", "overflow with compression off", "failed by name"),
+    Row("parts_19", "compression and the budget", "iteration repeated, budget unchanged; told twice", "better"),
+    Row("parts_20", "end of the budget", "an uncounted request, a user row of the library's own stored", "better"),
+    Row("parts_21", "answer on the last iteration", "completed"),
+    Row("parts_22", "grace call", "never happens", "better"),
+    Row("parts_23", "steer in a tool", "read by the next request; not stored", "better"),
+    Row("parts_24", "steer during the last answer", "given back"),
+    Row("parts_25", "steer before any tool", "stays queued"),
+    Row("parts_26", "steer and old tool rows", "an old row is changed", "better"),
+    Row("parts_27", "parallel reads", "at the same time, results in order"),
+    Row("parts_28", "barrier between reads", "alone, in order"),
+    Row("parts_29", "arguments that are no object", "error result, not run"),
+    Row("parts_30", "exception in a tool", "bounded error result"),
+    Row("parts_31", "coercion of arguments", "by schema; big integers and unions damaged", "better"),
+    Row("parts_32", "the same call fails again", "warned from the second failure on, by guessing from text", "better"),
+    Row("parts_33", "hard stop", "blocked, the turn ends by name"),
+    Row("parts_34", "large results", "largest first to a file; else cut for ever", "better"),
+    Row("parts_35", "interrupt in a batch", "later calls skipped, closing row"),
+    Row("parts_36", "KeyboardInterrupt in a tool", "escapes, the next turn is dead", "better"),
+    Row("parts_37", "call ids used twice", "second pair lost", "better"),
+    Row(
+        "parts_38",
+        "killed in the second of three tools",
+        "prompt, calls and first result on disk; stubs out of order",
+        "better",
+    ),
+    Row("parts_39", "mixture of agents", "references in parallel, a failed one is noted, guidance at the end"),
+    Row("parts_40", "mixture asked again in the same state", "references are not asked again"),
+    Row("parts_41", "tokens of a mixture", "summed, and taken for the prompt's size", "better"),
+    Row("parts_42", "mixture once a turn", "one round of references per prompt"),
+    Row("parts_43", "sub-agent", "status, summary, tokens"),
+    Row("parts_44", "sub-agent that fails", "called completed", "better"),
+    Row("parts_45", "too many sub-agents", "refused, nothing run"),
+    Row("parts_46", "usage", "summed over the session only", "better"),
+    Row("parts_47", "keys in tool output", "masked in logs and summaries only", "better"),
+    Row("parts_48", "system prompt after a resume", "the same bytes, but for one field", "better"),
+    Row("parts_49", "trajectories", "wrong with a history or after a compression", "better"),
+    Row("parts_50", "batches", "samples without reasoning are thrown away", "better"),
+]
+
+CASES = [
+    Row("case_a01", "grace call that cannot fire", "the flag is read and never set", "better"),
+    Row("case_a03", "refund of one of two counters", "free rounds still reach the ceiling", "better"),
+    Row("case_a05", "price of retries", "no rule", "better"),
+    Row("case_a06", "refresh that always succeeds", "more than 40 quick requests", "better"),
+    Row("case_a08", "chain used up for the next turn", "stays used up", "better"),
+    Row("case_a10", "backup that refuses with 403", "ends the turn", "better"),
+    Row("case_a12", "compression that does not shrink", "compressed 16 times", "better"),
+    Row("case_a14", "group of calls cut in two", "results lost", "better"),
+    Row("case_a16", "window guessed smaller", "stepped down for the whole session", "better"),
+    Row("case_a18", "steer between two doors", "lost", "better"),
+    Row("case_a21", "interrupt during three calls", "session refused for ever", "better"),
+    Row("case_a22", "interrupt during a wait", "minutes until it returns", "better"),
+    Row("case_a25", "empty answer after tools", "'(empty)' shown as the answer", "better"),
+    Row("case_a27", "cut arguments", "run with none", "better"),
+    Row("case_a29", "stream dropped in the middle", "called complete", "better"),
+    Row("case_a31", "open question of a failed turn", "put to the model again", "better"),
+    Row("case_a33", "kernel killed", "everything lost", "better"),
+    Row("case_a35", "retries on top of retries", "9 requests an iteration", "better"),
+    Row("case_a36", "one bad reference of a mixture", "sinks the turn", "better"),
+    Row("case_a38", "equal or missing call ids", "session dead", "better"),
+    Row("case_a40", "interrupt without a word", "nobody knows who", "better"),
+    Row("case_a42", "cause swallowed", "'[error: ]'", "better"),
+    Row("case_a44", "stop that does not reach sub-agents", "children go on", "better"),
+    Row("case_a46", "leaving early", "the turn lost, sockets leaked", "better"),
+    Row("case_b01", "chunk without choices", "crash", "better"),
+    Row("case_b03", "error inside a stream of status 200", "an empty success", "better"),
+    Row("case_b05", "call pieces without index", "crash, or calls melted together", "better"),
+    Row("case_b07", "error in a body of status 200", "crash", "better"),
+    Row("case_b09", "400 retried", "session blocked", "better"),
+    Row("case_b11", "reasoning that must go back, or must not", "400 from one or the other", "better"),
+    Row("case_b13", "cancellation is no Exception", "history invalid", "better"),
+    Row("case_b15", "unknown tool, wrong arguments", "for ever", "better"),
+    Row("case_b17", "slow server", "half an hour of silence", "better"),
+]
+
+ROWS = {row.id: row for row in (*LOOP, *PARTS, *CASES)}

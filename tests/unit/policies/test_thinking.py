@@ -1,0 +1,43 @@
+"""Thinking in tags is told from the answer, however a stream cuts it."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hermes_nb.policies.thinking import ThinkingFilter, split_thinking
+
+
+@pytest.mark.parametrize(
+    ("text", "answer", "thinking"),
+    [
+        ("an answer", "an answer", ""),
+        ("<think>hm</think>\n\nan answer", "an answer", "hm"),
+        ("\n<thinking>a < b</thinking>yes", "yes", "a < b"),
+        ("<think>never closed", "", "never closed"),
+        ("<thinker>is no tag", "<thinker>is no tag", ""),
+        ("first <think>later</think>", "first <think>later</think>", ""),
+    ],
+)
+def test_only_a_block_at_the_beginning_is_thinking(text, answer, thinking):
+    assert split_thinking(text) == (answer, thinking)
+
+
+pieces = st.sampled_from(
+    ["<think>", "</think>", "<thi", "nk>", "</thi", " ", "\n", "word", "<", ">", "<scratchpad>", "</scratchpad>"]
+)
+
+
+@given(st.lists(pieces, max_size=12))
+def test_a_stream_is_told_apart_as_the_whole_text_is(parts):
+    filtered = ThinkingFilter()
+    told = [told for piece in parts for told in filtered.feed(piece)]
+
+    answer = "".join(text for text, part in told if part == "text")
+    thinking = "".join(text for text, part in told if part == "reasoning")
+    whole_answer, whole_thinking = split_thinking("".join(parts))
+    assert whole_answer.startswith(answer.lstrip()) or answer.strip() == whole_answer.strip()
+    assert whole_thinking.startswith(thinking.strip())
+    if len("".join(parts)) > 40 and not whole_thinking:
+        assert answer == "".join(parts)
