@@ -6,6 +6,7 @@ does the work, so that spans which the user opens there get the right parent.
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any, Final
 
 from opentelemetry import context as otel
@@ -153,6 +154,8 @@ class TurnSpans:
         )
         place = Here(self._sink.store, self._turn_id, event.scope)
         context = otel.set_value(HERE, place, set_span_in_context(span, around))
+        if isinstance(what, events.Chat):
+            context = _told_already(context)
         number = span.get_span_context()
         opened = _Open(span, context, event.parent, what, self._sink.store.get(number.span_id))
         self._open[event.scope] = opened
@@ -271,6 +274,14 @@ class TurnSpans:
             if self._sink.content != "none":
                 attributes = attributes | point_content(event.what)
         place.span.add_event(mark.name, self._sink.safe(attributes), timestamp=event.at)
+
+
+def _told_already(context: Context) -> Context:
+    """A context in which instrumentations of model clients, if there are any, do not tell of the same call again."""
+    genai = sys.modules.get("opentelemetry.util.genai.invocation")
+    if genai is None:
+        return context
+    return otel.set_value(genai.CLIENT_INFERENCE_CONTEXT_KEY, genai.InferenceData(), context)
 
 
 def _delegated_by(turn: events.Turn) -> SpanContext | None:
