@@ -5,8 +5,10 @@ A page says `<!-- table: NAME -->` where a table of this file belongs, so that n
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import inspect
+import io
 import re
 import tomllib
 from pathlib import Path
@@ -15,11 +17,13 @@ from typing import TYPE_CHECKING, Any
 from mkdocs.plugins import event_priority
 from mkdocs.structure.files import File
 
+from hermes_nb import cli
 from hermes_nb.policies.compression import Compression
 from hermes_nb.policies.guardrails import Guardrails
 from hermes_nb.policies.limits import Grace, Refund
 from hermes_nb.policies.recovery import RECOVERY, Step
 from hermes_nb.policies.retry import Retry
+from hermes_nb.providers.endpoints import ENDPOINTS
 from hermes_nb.turn.result import ExitReason
 
 if TYPE_CHECKING:
@@ -86,6 +90,34 @@ def dependencies_table() -> str:
     for extra, lines in project["optional-dependencies"].items():
         rows += [(f"`{line.split(';')[0]}`", f"`[{extra}]`", reasons.get(name_of(line), "")) for line in lines]
     return table(("package", "installed", "for"), rows)
+
+
+def servers_table() -> str:
+    """The model servers that are known by name."""
+    rows = [
+        (f"`{server.name}:MODEL`", server.base_url, code(server.variable), code(server.url_variable))
+        for server in ENDPOINTS.values()
+    ]
+    return table(("model string", "address", "key from", "address from"), rows)
+
+
+def commands_table() -> str:
+    """The help texts of the command line."""
+    verbs = ([], ["run"], ["traces"], ["lab"], ["model"], ["model", "fetch"])
+    return "\n".join(f"```text\n$ hermes-nb {' '.join(verb)} --help\n{help_of(verb)}```\n" for verb in verbs)
+
+
+def help_of(verb: list[str]) -> str:
+    """What `hermes-nb VERB --help` prints."""
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said), contextlib.suppress(SystemExit):
+        cli.main([*verb, "--help"])
+    return said.getvalue()
+
+
+def code(text: str) -> str:
+    """Text as code; nothing stays nothing."""
+    return f"`{text}`" if text else ""
 
 
 def name_of(requirement: str) -> str:
