@@ -160,8 +160,9 @@ class Analysis:
 
     @cached_property
     def ended(self) -> NDArray[np.bool_]:
-        """Whether each span has ended."""
-        ended: NDArray[np.bool_] = self._column("end_time").is_valid().to_numpy(zero_copy_only=False)
+        """Whether each span has ended; one without any times has."""
+        open_ = pc.and_(self._column("start_time").is_valid(), pc.is_null(self._column("end_time")))
+        ended: NDArray[np.bool_] = ~open_.to_numpy(zero_copy_only=False)
         return ended
 
     def _nanoseconds(self, name: str) -> Rows:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from hermes_nb.telemetry.store import LiveStore
     from hermes_nb.traces.analysis import Analysis
-    from hermes_nb.traces.plots import Plots
+    from hermes_nb.traces.plots import TracesPlots, TurnPlots
     from hermes_nb.traces.readers.selection import When
     from hermes_nb.traces.readers.sources import Source
     from hermes_nb.traces.rows import SpanRow
@@ -193,11 +193,9 @@ class Frames:
     # ------------------------------------------------------------------------------------------ pictures
 
     @property
-    def plot(self) -> Plots:
+    def plot(self) -> TurnPlots | TracesPlots:
         """Pictures; needs matplotlib."""
-        from hermes_nb.traces.plots import Plots  # noqa: PLC0415  loads matplotlib
-
-        return Plots(self)
+        raise NotImplementedError
 
     def span_rows(self) -> list[SpanRow]:
         """The spans in the order of their start, as neutral rows."""
@@ -242,6 +240,13 @@ class Trace(Frames):
         if len(found) and found.ended.all():
             self._ended = found
         return found
+
+    @property
+    def plot(self) -> TurnPlots:
+        """Pictures: `timeline()`, `budget()`, `tokens()`, `attempts()`; needs matplotlib."""
+        from hermes_nb.traces.plots import TurnPlots  # noqa: PLC0415  loads matplotlib
+
+        return TurnPlots(self)
 
     def span_rows(self) -> list[SpanRow]:
         """The spans in the order of their start, as neutral rows."""
@@ -294,6 +299,13 @@ class Traces(Frames):
     def analysis(self) -> Analysis:
         """The spans in order and their tree."""
         return self._analysed
+
+    @property
+    def plot(self) -> TracesPlots:
+        """Pictures: `overview()`, `exit_reasons()`, `latency()`, `tokens()`, `retries()`; needs matplotlib."""
+        from hermes_nb.traces.plots import TracesPlots  # noqa: PLC0415  loads matplotlib
+
+        return TracesPlots(self)
 
     @cached_property
     def report(self) -> Report:
@@ -354,7 +366,8 @@ class Traces(Frames):
     def __repr__(self) -> str:
         """What there is, in one line."""
         turns = self.table("turns")
-        ends = Counter(reason or "open" for reason in turns["exit_reason"].to_pylist())
+        reasons = zip(turns["exit_reason"].to_pylist(), turns["is_running"].to_pylist(), strict=True)
+        ends = Counter(reason or ("open" if running else "ended") for reason, running in reasons)
         how = ", ".join(f"{number:,} {reason}" for reason, number in ends.most_common(4))
         return f"<Traces: {len(turns):,} turns, {len(self.analysis()):,} spans{'; ' if how else ''}{how}>"
 

@@ -57,9 +57,16 @@ class Tables:
 
     def span_rows(self) -> Iterator[SpanRow]:
         """The spans one by one, content included."""
-        for record in self.spans.select(_SPAN_FIELDS).to_pylist():
+        for record in records(self.spans.select(_SPAN_FIELDS)):
             attributes = loads_mapping(record.pop("attributes_json")) | loads_mapping(record.pop("content_json"))
             yield SpanRow(attributes=attributes, **record)
+
+
+def records(table: pa.Table) -> Iterator[dict[str, Any]]:
+    """The rows one by one, times in nanoseconds."""
+    schema = pa.schema([(field.name, pa.int64() if field.type == TIME else field.type) for field in table.schema])
+    for batch in table.cast(schema).to_batches(1_000):
+        yield from batch.to_pylist()
 
 
 @dataclass

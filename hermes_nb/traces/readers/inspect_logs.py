@@ -30,17 +30,19 @@ def is_log(value: Any) -> bool:
 
 
 def rows(path: Path, file: File) -> Iterator[Row]:
-    """The rows of a log (`.eval` or `.json`), sample by sample."""
+    """The rows of a log (`.eval` or `.json`), sample by sample where it is zipped."""
     try:
         from inspect_ai.log import read_eval_log, read_eval_log_samples  # noqa: PLC0415  heavy, and not ours to require
     except ImportError:
         file.skip("logs of inspect need the package inspect_ai: pip install inspect_ai")
         return
     file.format = "inspect log"
-    header = read_eval_log(str(path), header_only=True)
-    for sample in read_eval_log_samples(str(path), all_samples_required=False, resolve_attachments=True):
+    zipped = path.suffix == ".eval"
+    log = read_eval_log(str(path), header_only=zipped, resolve_attachments=True)
+    many = {"all_samples_required": False, "resolve_attachments": True}
+    for sample in read_eval_log_samples(str(path), **many) if zipped else log.samples or ():
         file.lines += 1
-        yield from _Sample(header.eval, sample).rows()
+        yield from _Sample(log.eval, sample).rows()
 
 
 class _Sample:

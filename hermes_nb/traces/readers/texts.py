@@ -29,7 +29,8 @@ def rows(lines: Iterable[bytes], file: File) -> Iterator[Row]:
         return
     second = next(lines, None)
     ahead = [first] if second is None else [first, second]
-    if _is_object(first) or (second is not None and _is_object(second)):
+    torn = first.startswith(b"{") and second is not None and second.startswith(b"{") and _is_value(second)
+    if torn or _is_value(first):
         yield from _lines(chain(ahead, lines), file)
     else:
         yield from _document(b"\n".join(chain(ahead, lines)), file)
@@ -46,9 +47,7 @@ def _plain(lines: Iterable[bytes]) -> Iterator[bytes]:
     return chain([first.removeprefix(_BOMS[0][0])], lines)
 
 
-def _is_object(line: bytes) -> bool:
-    if not line.startswith((b"{", b"[")):
-        return False
+def _is_value(line: bytes) -> bool:
     try:
         return isinstance(loads(line), dict | list)
     except ValueError:
