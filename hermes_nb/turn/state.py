@@ -13,7 +13,7 @@ from hermes_nb.policies.guardrails import GuardrailState
 from hermes_nb.policies.thinking import ThinkingFilter
 from hermes_nb.policies.tokens import TokenMeter
 from hermes_nb.turn.chain import Chain
-from hermes_nb.turn.prompting import Wire, system_prompt, with_identity
+from hermes_nb.turn.prompting import NAMELESS, Wire, system_prompt, with_identity
 from hermes_nb.turn.result import ExitReason, TurnResult
 from hermes_nb.vocabulary import events
 from hermes_nb.vocabulary.messages import Message, Usage
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from hermes_nb.turn.request import TurnRequest
     from hermes_nb.vocabulary.budget import BudgetView, IterationBudget
     from hermes_nb.vocabulary.failures import Failure
-    from hermes_nb.vocabulary.messages import Reply
+    from hermes_nb.vocabulary.messages import Reply, ToolCall
 
 T = TypeVar("T")
 
@@ -161,15 +161,16 @@ class TurnState:
         self.recorder.tell(events.SystemPrompt(self.system))
 
     def with_own_ids(self, reply: Reply) -> Reply:
-        """The reply with call ids that are unique in the conversation, so that each result finds its call."""
-        calls = []
-        for call in reply.tool_calls:
-            fresh = call.id if call.id and call.id not in self._call_ids else f"call_{secrets.token_hex(8)}"
-            self._call_ids.add(fresh)
-            calls.append(call if fresh == call.id else replace(call, id=fresh))
-        if tuple(calls) == reply.tool_calls:
+        """The reply with a name for each call and with ids unique in the conversation: each result finds its call."""
+        calls = tuple(map(self._named, reply.tool_calls))
+        if calls == reply.tool_calls:
             return reply
-        return reply.with_(message=replace(reply.message, tool_calls=tuple(calls)))
+        return reply.with_(message=replace(reply.message, tool_calls=calls))
+
+    def _named(self, call: ToolCall) -> ToolCall:
+        call_id = call.id if call.id and call.id not in self._call_ids else f"call_{secrets.token_hex(8)}"
+        self._call_ids.add(call_id)
+        return replace(call, id=call_id, name=call.name.strip() or NAMELESS)
 
     @property
     def unread(self) -> bool:
