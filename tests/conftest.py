@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hermes_nb.providers.weights import EMBEDDED
+from hermes_nb.providers.local import Local
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,7 +46,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Tests of the embedded model are skipped where its weights are not."""
-    if item.get_closest_marker("local_model") and EMBEDDED.find() is None:
+    if item.get_closest_marker("local_model") and not Local.ready():
         pytest.skip("the embedded model is not in the user cache; `make model` fetches it")
 
 

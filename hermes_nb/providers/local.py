@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import threading
 from contextlib import asynccontextmanager
@@ -14,6 +15,7 @@ import anyio.to_thread
 from hermes_nb.providers._local_calls import HeldBack, call_in_text
 from hermes_nb.providers._local_engine import Engine, EngineError, Settings, key
 from hermes_nb.providers.openai_chat import OpenAIChat
+from hermes_nb.providers.weights import EMBEDDED
 from hermes_nb.vocabulary.failures import ConfigurationError, Failure, FailureReason, ProviderError
 
 if TYPE_CHECKING:
@@ -88,6 +90,11 @@ class Local:
             object.__setattr__(self, name, value)
         positive("max_tokens", self.request_parameters["max_tokens"])
         self.at("http://127.0.0.1/v1")  # refuses what cannot be sent
+
+    @staticmethod
+    def ready() -> bool:
+        """Whether the embedded model can answer at once: its engine is installed, and its weights are in the cache."""
+        return importlib.util.find_spec("xllamacpp") is not None and EMBEDDED.find() is not None
 
     @property
     def model(self) -> str:
