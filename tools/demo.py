@@ -22,11 +22,11 @@ TIMEOUT = 600  # seconds for one cell; the embedded model on a slow machine need
 def main(name: str) -> int:
     """Run the notebook, print what it shows, say how to open it."""
     path = Path(name)
-    notebook = nbformat.read(path, as_version=4)
+    notebook = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]  # nbformat has no types
     print(f"Running {path} in a Jupyter kernel", flush=True)
     started = time.monotonic()
-    settings = {"timeout": TIMEOUT, "extra_arguments": ["--IPKernelApp.log_level=ERROR"]}
-    client = NotebookClient(notebook, resources={"metadata": {"path": str(path.parent)}}, **settings)
+    client = NotebookClient(notebook, timeout=TIMEOUT, resources={"metadata": {"path": str(path.parent)}})
+    client.extra_arguments = ["--IPKernelApp.log_level=ERROR"]
     try:
         client.execute()
     except CellExecutionError as error:
@@ -35,7 +35,7 @@ def main(name: str) -> int:
     seconds = time.monotonic() - started
     copy = ROOT / "build" / path.name
     copy.parent.mkdir(exist_ok=True)
-    nbformat.write(notebook, copy)
+    nbformat.write(notebook, copy)  # type: ignore[no-untyped-call]
     for title, text in shown(notebook):
         print(f"\n── {title} {'─' * max(0, 96 - len(title))}\n{text}")
     print(f"\nThe notebook ran in {seconds:.1f} s; the executed copy is {copy.relative_to(ROOT)}.")

@@ -103,7 +103,7 @@ def servers_table() -> str:
 
 def commands_table() -> str:
     """The help texts of the command line."""
-    verbs = ([], ["run"], ["traces"], ["lab"], ["model"], ["model", "fetch"])
+    verbs: tuple[list[str], ...] = ([], ["run"], ["traces"], ["lab"], ["model"], ["model", "fetch"])
     return "\n".join(f"```text\n$ hermes-nb {' '.join(verb)} --help\n{help_of(verb)}```\n" for verb in verbs)
 
 
