@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import queue
 import shutil
 import signal
 import socket
@@ -275,3 +276,118 @@ class Notebook:
                 box.press("Shift+Enter")
         box.press("Enter")
         return time.time()
+
+
+class Kernel:
+    """A real kernel, spoken to as a front end does.
+
+    Args:
+        python: Its Python; this one if left out.
+    """
+
+    def __init__(self, python: str = sys.executable) -> None:
+        from jupyter_client.manager import KernelManager
+
+        self._home = Path(tempfile.mkdtemp(prefix="hermes-nb-kernel-"))
+        self._manager = KernelManager()
+        self._manager.kernel_spec.argv[0] = python
+        self.messages: list[dict[str, Any]] = []
+
+    def __enter__(self) -> Self:
+        env = os.environ | {"IPYTHONDIR": str(self._home), "PYTHONPATH": str(ROOT), "HERMES_NB_HOME": str(self._home)}
+        self._manager.start_kernel(env=env, cwd=str(self._home))
+        self.client = self._manager.blocking_client()
+        self.client.start_channels()
+        self.client.wait_for_ready(timeout=60)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.client.stop_channels()
+        self._manager.shutdown_kernel(now=True)
+        self._manager.cleanup_resources()
+        shutil.rmtree(self._home, ignore_errors=True)
+
+    @property
+    def alive(self) -> bool:
+        """The kernel's process is running."""
+        return self._manager.is_alive()
+
+    def send(self, code: str) -> str:
+        """Send a cell without waiting; returns the message's id."""
+        identity: str = self.client.execute(code)
+        return identity
+
+    def run(self, code: str, seconds: float = 30) -> str:
+        """Run a cell to its end; returns what it printed or gave back.
+
+        Raises:
+            RuntimeError: The cell failed, with the traceback's last line.
+        """
+        return self.wait(self.send(code), seconds)
+
+    def wait(self, identity: str, seconds: float = 30) -> str:
+        """Wait for the end of a cell that was sent."""
+        printed, failure = "", ""
+        for message in self.listen(seconds):
+            if message["parent_header"].get("msg_id") != identity:
+                continue
+            content, kind = message["content"], message["msg_type"]
+            if kind == "stream":
+                printed += content["text"]
+            elif kind in ("execute_result", "display_data"):
+                printed += content["data"].get("text/plain", "") + "\n"
+            elif kind == "error":
+                failure = f"{content['ename']}: {content['evalue']}"
+            elif kind == "status" and content["execution_state"] == "idle":
+                break
+        if failure:
+            raise RuntimeError(failure)
+        return printed.strip()
+
+    def listen(self, seconds: float) -> Iterator[dict[str, Any]]:
+        """The kernel's messages as they come; each is kept in `messages`.
+
+        Raises:
+            TimeoutError: The listener still wants more after so many seconds.
+        """
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            with contextlib.suppress(queue.Empty):
+                message = self.client.get_iopub_msg(timeout=0.2)
+                self.messages.append(message)
+                yield message
+        msg = f"nothing of what was waited for came in {seconds} s"
+        raise TimeoutError(msg)
+
+    def drain(self, seconds: float = 0.5) -> None:
+        """Take in what comes within some seconds."""
+        with contextlib.suppress(TimeoutError):
+            for _ in self.listen(seconds):
+                pass
+
+    def panels(self) -> list[str]:
+        """The comms of the panels that were opened."""
+        return [
+            message["content"]["comm_id"]
+            for message in self.messages
+            if message["msg_type"] == "comm_open" and "head" in message["content"]["data"].get("state", {})
+        ]
+
+    def say(self, comm: str, kind: Any, **fields: Any) -> None:
+        """Send a message as the panel's front end does."""
+        data = {"method": "custom", "content": {"kind": kind, "id": 1, **fields}}
+        shell = self.client.session.msg("comm_msg", {"comm_id": comm, "data": data})
+        self.client.shell_channel.send(shell)
+
+    def state(self, comm: str) -> dict[str, Any]:
+        """The widget's state, as a front end would have it now."""
+        state: dict[str, Any] = {}
+        for message in self.messages:
+            content = message["content"]
+            if message["msg_type"] in ("comm_open", "comm_msg") and content.get("comm_id") == comm:
+                state |= content["data"].get("state", {})
+        return state
+
+    def interrupt(self) -> None:
+        """The Stop button of the notebook."""
+        self._manager.interrupt_kernel()
