@@ -19,7 +19,7 @@ class Step(StrEnum):
     """What to do next with the provider that failed."""
 
     RENEW = "renew"
-    """Other credentials, then ask again."""
+    """Other credentials, or a request without the field that the server refused; then ask again."""
     RETRY = "retry"
     """Wait, then ask again."""
     LOWER_CAP = "lower_cap"
@@ -52,7 +52,7 @@ RECOVERY: Mapping[Reason, tuple[Step, ...]] = {
     Reason.MODEL_NOT_FOUND: (),
     Reason.CONTENT_FILTER: (),
     Reason.POLICY_BLOCKED: (),
-    Reason.BAD_REQUEST: (),
+    Reason.BAD_REQUEST: (Step.RENEW,),
     Reason.CERTIFICATE: (),
 }
 """For each reason the steps that may help, tried from left to right; when none is left, the provider is given up."""

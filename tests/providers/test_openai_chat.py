@@ -7,6 +7,7 @@ import json
 
 import pytest
 
+import hermes_nb
 from hermes_nb.providers.base import Provider
 from hermes_nb.providers.openai_chat import OpenAIChat
 from hermes_nb.vocabulary.failures import ConfigurationError
@@ -304,6 +305,15 @@ def test_a_field_that_a_server_misses_is_sent_for_the_rest_of_the_turn():
     ]
     with Server(always(deepseek)) as server:
         assert retried(chat(server), request(*history)) == (R.BAD_REQUEST, "refreshed", "ok")
+
+
+def test_a_turn_survives_a_field_that_its_server_refuses():
+    with Server(strict("stream_options", "Unknown field: stream_options")) as server:
+        result = hermes_nb.Agent(chat(server)).run("hello", session=False)
+        assert (result.text, len(server.requests)) == ("ok", 2)
+    with Server(always(status(400, {"error": {"message": "Invalid schema for function 'x'"}}))) as server:
+        result = hermes_nb.Agent(chat(server)).run("hello", session=False)
+        assert (result.failure.reason, len(server.requests)) == (R.BAD_REQUEST, 1)
 
 
 def test_any_other_refusal_changes_nothing():
