@@ -93,7 +93,7 @@ class Analysis:
     @cached_property
     def iteration(self) -> pa.Array:
         """The iteration, said by the span or by one above it in the same turn."""
-        own = self._column("own_iteration")
+        own = pc.if_else(pa.array(self.are("turn")), pa.scalar(None, pa.int64()), self._column("own_iteration"))
         marked = own.is_valid().to_numpy(zero_copy_only=False) | self.are("turn")
         return take(own, forest.nearest(self.parents, marked))
 

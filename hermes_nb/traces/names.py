@@ -28,6 +28,8 @@ MESSAGE_EVENTS: Final = (
     "gen_ai.client.inference.operation.details",
 )
 """How the names of events begin that hold messages."""
+PURPOSES: Final = ("main", "summary")
+"""What the chats are for that belong to the conversation itself."""
 PENDING: Final = "hermes.span.pending"
 RUN_ID: Final = "hermes.run.id"
 SERVICE: Final = "service.name"

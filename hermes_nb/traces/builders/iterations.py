@@ -99,11 +99,13 @@ def attributes(analysis: Analysis, rows: Rows) -> list[dict[str, Any]]:
 
 
 def _answers(analysis: Analysis) -> Rows:
-    """The main chats that ended with a reply."""
+    """The chats of the conversation that ended with a reply."""
     chats = analysis.of("chat")
     said = analysis.attributes(chats)
     keys = CHATS["finish_reason"][0]
-    kept = [each.get(sc.HERMES_CHAT_PURPOSE, "main") == "main" and any(key in each for key in keys) for each in said]
+    kept = [
+        each.get(sc.HERMES_CHAT_PURPOSE, "main") in names.PURPOSES and any(key in each for key in keys) for each in said
+    ]
     answers: Rows = chats[np.array(kept, bool)]
     return answers
 

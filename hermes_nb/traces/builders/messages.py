@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hermes_nb.telemetry import semconv as sc
-from hermes_nb.traces import said
+from hermes_nb.traces import names, said
 from hermes_nb.traces.builders.steps import SAID, TOOLS
 from hermes_nb.traces.columns import TEXT
 from hermes_nb.traces.jsons import dumps, loads_mapping
@@ -76,7 +76,7 @@ def _spoken(analysis: Analysis) -> list[Row]:
         strict=True,
     )
     for key, how, what in rows:
-        if key["turn_id"] in kept or how.get(sc.HERMES_CHAT_PURPOSE, "main") != "main":
+        if key["turn_id"] in kept or how.get(sc.HERMES_CHAT_PURPOSE, "main") not in names.PURPOSES:
             continue
         history = histories.setdefault(key["turn_id"], _History())
         sent, came = told.get(key["span_id"], ((), ()))

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 INK: Final = "#808080"
-GREY: Final = "#b0b0b0"
+GREY: Final = "#909090"
 GREEN: Final = COLORS["tool"]
 BLUE: Final = COLORS["chat"]
 LIGHT_BLUE: Final = COLORS["attempt"]

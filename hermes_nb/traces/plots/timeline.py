@@ -179,7 +179,8 @@ def timeline(frames: Frames, ax: Axes | None = None) -> Axes:
 
 def _draw(ax: Axes, place: int, bars: list[Bar], end: float) -> None:
     for bar in bars:
-        width = max(bar.width, end * 0.0015)
+        gap = end * 0.002
+        width = max(bar.width - gap, gap)
         if bar.is_wait:
             ax.barh(place, width, 0.5, bar.start, **WAIT)
         else:

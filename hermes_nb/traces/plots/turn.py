@@ -56,9 +56,10 @@ def budget(frames: Frames, ax: Axes | None = None) -> Axes:
     agents: dict[Any, Any] = dict(frames.turns_df()[["turn_id", "agent_name"]].itertuples(index=False))
     handles: list[Any] = []
     for color, (turn, rows) in zip(SERIES, changes.groupby("turn_id", sort=False), strict=False):
-        place, left = np.arange(len(rows)), rows["remaining"].to_numpy(dtype=float)
-        ax.step(place, left, where="post", color=color, linewidth=1.8)
-        ax.fill_between(place, left, step="post", color=color, alpha=0.12, linewidth=0)
+        place, left = rows.index.to_numpy(), rows["remaining"].to_numpy(dtype=float)
+        until = np.r_[place, place[-1] + 1], np.r_[left, left[-1]]
+        ax.step(*until, where="post", color=color, linewidth=1.8)
+        ax.fill_between(*until, step="post", color=color, alpha=0.12, linewidth=0)
         handles.append(Line2D([], [], color=color, label=str(agents.get(turn) or turn)))
         handles += _changes(ax, rows, place, left)
     ax.set_ylim(bottom=0)
@@ -84,18 +85,33 @@ def _changes(ax: Axes, rows: pd.DataFrame, place: Any, left: Any) -> list[Line2D
 
 
 def token_parts(frames: Frames) -> pd.DataFrame:
-    """The tokens of each main chat: cached input, other input, output, reasoning."""
+    """The tokens of each chat that is not part of another one: cached input, other input, output, reasoning."""
     chats = frames.chats_df()
-    chats = chats[(chats["purpose"].isna() | (chats["purpose"] == "main")) & chats["input_tokens"].notna()]
+    chats = chats[~chats["purpose"].isin(["reference", "judge"]) & chats["input_tokens"].notna()]
+    agents = _agents(frames)
     known = chats[["input_tokens", "output_tokens", "cache_read_tokens", "reasoning_tokens"]].fillna(0)
     return known.assign(
         cached=known["cache_read_tokens"],
         read=known["input_tokens"] - known["cache_read_tokens"],
         written=known["output_tokens"] - known["reasoning_tokens"],
         thought=known["reasoning_tokens"],
-        label=chats["iteration"].astype("str"),
+        label=[_numbered(row, agents) for row in chats.itertuples()],
         span_id=chats["span_id"],
     )[["label", "cached", "read", "written", "thought", "span_id"]].reset_index(drop=True)
+
+
+def _agents(frames: Frames) -> dict[Any, str]:
+    """The names of the sub-agents by their turns."""
+    turns = frames.turns_df()
+    below = turns[turns["parent_turn_id"].notna()]
+    return dict(zip(below["turn_id"], below["agent_name"].astype("str"), strict=True))
+
+
+def _numbered(row: Any, agents: dict[Any, str]) -> str:
+    """The iteration of a chat; a sub-agent's name below it."""
+    number = f"{row.iteration:d}" if isinstance(row.iteration, int | np.integer) else ""
+    agent = agents.get(row.turn_id, "")
+    return f"{number}\n{agent}" if agent else number
 
 
 def tokens(frames: Frames, ax: Axes | None = None) -> Axes:
@@ -128,7 +144,7 @@ def _number(ax: Axes, labels: list[str]) -> None:
     """Iterations below the bars, as many as fit."""
     step = max(1, len(labels) // 25)
     shown = range(0, len(labels), step)
-    ax.set_xticks(list(shown), [labels[place] if labels[place] != "<NA>" else str(place + 1) for place in shown])
+    ax.set_xticks(list(shown), [labels[place] or str(place + 1) for place in shown])
     ax.set_xlim(-0.6, max(len(labels) - 0.4, 1.6))
 
 
@@ -148,11 +164,12 @@ def attempts(frames: Frames, ax: Axes | None = None) -> Axes:
         return empty(ax, "no attempts")
     places = dict(zip(chats["span_id"], chats.index, strict=True))
     starts = dict(zip(chats["span_id"], chats["start_time"], strict=True))
-    _bars(ax, waits, places, starts)
-    _bars(ax, requests, places, starts)
-    labels = [f"{_iteration(row)}{row.provider}:{row.request_model}" for row in chats.itertuples()]
+    least = chats["duration"].max().total_seconds() * 0.004
+    _bars(ax, waits, places, starts, least)
+    _bars(ax, requests, places, starts, least)
+    labels = [f"{row.provider}:{row.request_model}  {_numbered(row, {})}" for row in chats.itertuples()]
     ax.set_yticks(range(len(chats)), labels)
-    ax.set_ylim(len(chats) - 0.4, -0.6)
+    ax.set_ylim(len(chats) - 0.4, -0.9)
     ax.set_xlim(left=0)
     ax.set_xlabel("seconds from the start of the call")
     used = dict.fromkeys(requests["outcome"].dropna())
@@ -161,21 +178,16 @@ def attempts(frames: Frames, ax: Axes | None = None) -> Axes:
     return ax
 
 
-def _iteration(row: Any) -> str:
-    return f"{row.iteration}  " if isinstance(row.iteration, int) else ""
-
-
-def _bars(ax: Axes, rows: pd.DataFrame, places: dict[str, int], starts: dict[str, pd.Timestamp]) -> None:
+def _bars(ax: Axes, rows: pd.DataFrame, places: dict[str, int], starts: dict[str, pd.Timestamp], least: float) -> None:
     row: Any
     for row in rows[rows["chat_span_id"].isin(list(places))].itertuples():
         start = (row.start_time - starts[row.chat_span_id]).total_seconds()
-        width, place = row.duration.total_seconds(), places[row.chat_span_id]
+        width, place = max(row.duration.total_seconds(), least), places[row.chat_span_id]
         if hasattr(row, "wait"):
             ax.barh(place, width, 0.4, start, **WAIT)
             continue
         ax.barh(place, width, 0.6, start, color=OUTCOMES.get(row.outcome, INK), linewidth=0)
         if row.outcome != "success":
-            text = str(row.http_status) if isinstance(row.http_status, int) else str(row.retry_reason)
-            ax.annotate(
-                text, (start + width, place), (3, 0), textcoords="offset points", color=INK, fontsize=7, va="center"
-            )
+            known = isinstance(row.http_status, int | np.integer)
+            text = str(row.http_status) if known else str(row.retry_reason)
+            ax.text(start, place - 0.32, text, color=INK, fontsize=7, va="bottom")

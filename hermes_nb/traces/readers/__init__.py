@@ -6,7 +6,6 @@ import io
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from hermes_nb.logbook.schema import APPLICATION_ID
 from hermes_nb.traces import merging, parquet
 from hermes_nb.traces.readers import hermes_db, inspect_logs, logbook, protobuf, tabular, texts
 from hermes_nb.traces.readers.report import File, Report
@@ -123,9 +122,7 @@ _PARQUET: Final = b"PAR1"
 
 
 def _database(path: Path, file: File, selection: Selection) -> Iterator[Row]:
-    with path.open("rb") as stream:
-        header = stream.read(72)
-    if int.from_bytes(header[68:72]) == APPLICATION_ID:
+    if logbook.is_logbook(path):
         yield from logbook.rows(path, file, selection)
     elif hermes_db.is_state_db(path):
         yield from hermes_db.rows(path, file, selection)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from hermes_nb.logbook import Logbook
+from hermes_nb.logbook.schema import APPLICATION_ID
 from hermes_nb.telemetry import content, mapping, semconv
 from hermes_nb.telemetry.store import Kept
 from hermes_nb.traces import said
@@ -24,6 +27,13 @@ if TYPE_CHECKING:
     from hermes_nb.vocabulary.events import Event
 
 
+def is_logbook(path: Path) -> bool:
+    """Whether a SQLite file is one of ours."""
+    with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as database:
+        (mark,) = database.execute("PRAGMA application_id").fetchone()
+    return bool(mark == APPLICATION_ID)
+
+
 def rows(path: Path, file: File, selection: Selection) -> Iterator[Row]:
     """The rows of the turns that are asked for, sub-agents' turns with them."""
     file.format = "logbook"
@@ -32,13 +42,11 @@ def rows(path: Path, file: File, selection: Selection) -> Iterator[Row]:
         own = [turn for turn in turns if not turn.parent_turn_id]
         chosen = {turn.id for turn in selection.newest(own, lambda turn: turn.started_at)}
         traces: dict[str, str] = {}
-        tools: dict[str, str] = {}
         for turn in turns:
             if turn.id in chosen or turn.parent_turn_id in traces:
                 traces[turn.id] = traces.get(turn.parent_turn_id, turn.id)
                 file.lines += 1
-                above = tools.get(turn.id) or _root_of(turn.parent_turn_id)
-                yield from _Turn(turn.id, traces[turn.id], above, tools).rows(book.events(turn.id))
+                yield from _Turn(turn.id, traces[turn.id], turn.parent_turn_id).rows(book.events(turn.id))
 
 
 def _root_of(turn_id: str) -> str | None:
@@ -64,15 +72,13 @@ class _Turn:
     Args:
         turn_id: The turn.
         root_turn_id: The turn whose trace this is part of.
-        above: The span around it, if any.
-        tools: Where the spans of tools are noted by the turns of the sub-agents that they started.
+        parent_turn_id: The turn whose tool started it; empty if none did.
     """
 
-    def __init__(self, turn_id: str, root_turn_id: str, above: str | None, tools: dict[str, str]) -> None:
+    def __init__(self, turn_id: str, root_turn_id: str, parent_turn_id: str) -> None:
         self._turn_id = turn_id
         self._trace_id = f"{mapping.trace_id(root_turn_id):032x}"
-        self._above = above
-        self._tools = tools
+        self._parent_turn_id = parent_turn_id
         self._scopes: dict[int, _Scope] = {}
         self._waiting: list[tuple[Event, Mark]] = []
         self._root: _Scope
@@ -118,8 +124,6 @@ class _Turn:
     def _end(self, event: Event) -> None:
         if event.scope in self._scopes:
             self._scopes[event.scope].ended = event
-        if isinstance(event.what, events.Tool) and event.what.child_turn_id:
-            self._tools[event.what.child_turn_id] = self._id(event.scope)
 
     def _place(self, event: Event, mark: Mark) -> None:
         """Put a span event where the span sink puts it: on the iteration around it, the next one, or the turn."""
@@ -154,6 +158,11 @@ class _Turn:
     def _id(self, scope: int) -> str:
         return f"{mapping.span_id(self._turn_id, scope):016x}"
 
+    def _parent(self, started: Event) -> str | None:
+        """The span around a scope; around a sub-agent's turn that is a scope of the turn above."""
+        turn_id = self._parent_turn_id if isinstance(started.what, events.Turn) else self._turn_id
+        return f"{mapping.span_id(turn_id, started.parent or 1):016x}" if turn_id else None
+
     def _span(self, scope: _Scope, previous: dict[str, events.Chat]) -> SpanRow:
         started, ended, what = scope.started, scope.ended, scope.what
         attributes = mapping.start_attributes(started) | (mapping.end_attributes(ended) if ended else {})
@@ -166,7 +175,7 @@ class _Turn:
         return SpanRow(
             self._trace_id,
             self._id(started.scope),
-            self._id(started.parent) if started.parent else self._above,
+            self._parent(started),
             mapping.span_name(what),
             mapping.span_kind(what).upper(),
             started.at,
