@@ -44,7 +44,7 @@ class GuardFile:
         """
         try:
             status = self.path.stat()
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             self._seen, self._limits = None, {}
             return self._limits
         if (seen := (status.st_mtime_ns, status.st_size)) != self._seen:

@@ -181,7 +181,10 @@ class Server:
         while line := reader.readline().strip():
             name, _, value = line.decode("latin-1").partition(":")
             headers[name.lower()] = value.strip()
-        raw = reader.read(int(headers.get("content-length", 0)))
+        length = int(headers.get("content-length", 0))
+        raw = reader.read(length)
+        if len(raw) < length:
+            return None  # the client left in the middle of its request
         with self._change:
             request = Received(len(self.requests) + 1, connection, time.monotonic(), method, path, headers, raw)
             self.requests.append(request)
