@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
+    from hermes_nb.tools.checkpoints import Checkpoints
     from hermes_nb.vocabulary.events import Point, Scoped, Telling, Tool
     from hermes_nb.vocabulary.messages import Content
 
@@ -56,6 +57,7 @@ class ToolContext:
         recorder: Where a tool may tell what it does, below its own scope.
         directory: A directory for files of this conversation, where the turn has one.
         turn: The running turn, opaque; for tools that start other agents.
+        checkpoints: Saves files before a tool that writes changes them, where the agent has that.
         event: The open scope of this call; a delegate notes the turn that it started there.
     """
 
@@ -68,6 +70,7 @@ class ToolContext:
     recorder: Telling = field(default_factory=_Silence, repr=False)
     directory: Path | None = None
     turn: Any = field(default=None, repr=False)
+    checkpoints: Checkpoints | None = field(default=None, repr=False)
     event: Tool | None = field(default=None, repr=False)
     _stop: threading.Event = field(default_factory=threading.Event, repr=False)
 

@@ -55,11 +55,13 @@ def run_batch(
     cancel_after: float | None = None,
     cancel_when: Callable[[], Any] | None = None,
     on_result: Callable[[ToolResult], None] | None = None,
+    context: ToolContext | None = None,
     **settings: Any,
 ) -> Batch:
     """Run the calls to their end; `cancel_when` is an async function whose return cancels the batch."""
     box = tools if isinstance(tools, Toolbox) else Toolbox(tools, **settings)
     batch = Batch(calls)
+    seen = context or ToolContext(agent_name="tester")
     recorder = Recorder("turn", "conversation", [batch.events.append])
 
     def take(result: ToolResult) -> None:
@@ -80,7 +82,7 @@ def run_batch(
 
                     group.start_soon(watch)
                 try:
-                    await box.run(calls, recorder=recorder, context=ToolContext(agent_name="tester"), on_result=take)
+                    await box.run(calls, recorder=recorder, context=seen, on_result=take)
                 except (KeyboardInterrupt, Exception) as error:  # noqa: BLE001  kept for the test to look at
                     batch.raised = error
                 group.cancel_scope.cancel()

@@ -1,0 +1,278 @@
+"""One batch: the calls of one reply while they run, each of which is answered exactly once."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import anyio
+
+from hermes_nb.tools import results
+from hermes_nb.tools.checkpoints import CheckpointError
+from hermes_nb.tools.context import ToolContext, ToolFailed
+from hermes_nb.tools.definition import Tool, ToolOptions
+from hermes_nb.tools.schema import InvalidArguments
+from hermes_nb.tools.threads import run_in_thread
+from hermes_nb.vocabulary import events
+from hermes_nb.vocabulary.messages import ToolResult
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from hermes_nb.tools.toolbox import Toolbox
+    from hermes_nb.vocabulary.messages import ToolCall
+
+CANCELLED = "[The call was interrupted while it ran; its effect is unknown.]"
+SKIPPED = "[The call was not started: the turn was interrupted before.]"
+LATE = "[The call was not started: the time for all calls of one reply was used up.]"
+
+
+@dataclass(slots=True, eq=False)
+class Slot:
+    """One call of the batch, and what became of it."""
+
+    index: int
+    call: ToolCall
+    tool: Tool | None
+    parallel: bool = False
+    begun: bool = False
+    result: ToolResult | None = None
+
+    @property
+    def options(self) -> ToolOptions:
+        """The tool's; the defaults for a call of no tool."""
+        return self.tool.options if self.tool else ToolOptions()
+
+
+def segments(slots: Iterable[Slot]) -> list[list[Slot]]:
+    """Runs of neighbours that may run together; every call that is not parallel-safe is a run of its own."""
+    runs: list[list[Slot]] = []
+    for slot in slots:
+        if runs and slot.options.parallel_safe and runs[-1][-1].options.parallel_safe:
+            runs[-1].append(slot)
+        else:
+            runs.append([slot])
+    return runs
+
+
+class Batch:
+    """The calls of one reply while they run; lives in one task group at a time."""
+
+    def __init__(
+        self, box: Toolbox, calls: Sequence[ToolCall], context: ToolContext, on_result: Callable[[ToolResult], None]
+    ) -> None:
+        self.box = box
+        self.context = context
+        self.slots = [Slot(index, call, box.find(call.name)) for index, call in enumerate(calls)]
+        self.stopped_by: BaseException | None = None
+        self._on_result = on_result
+        self._given = 0
+        self._deadline = anyio.current_time() + box.batch_timeout
+        self._limiter = anyio.CapacityLimiter(box.workers)
+        self._saving = anyio.Lock()
+        self._saved = False
+
+    async def run(self, segment: Sequence[Slot]) -> None:
+        """Run calls that may run together; returns when all of them are answered or given up."""
+        if self.stopped_by is not None:
+            return
+        async with anyio.create_task_group() as group:
+            for slot in segment:
+                slot.parallel = len(segment) > 1
+                group.start_soon(self._answer, slot, group.cancel_scope)
+
+    async def _answer(self, slot: Slot, everything: anyio.CancelScope) -> None:
+        """Run one call and hand over what is ready; a `KeyboardInterrupt` of the tool stops all others."""
+        async with self._limiter:
+            slot.begun = True
+            try:
+                with self.context.recorder.scope(_event(slot, self.context.agent_name)) as event:
+                    try:
+                        slot.result = await self._result(slot, event)
+                    finally:
+                        _fill_in(event, slot)
+                self._hand_over()
+            except (KeyboardInterrupt, Exception) as stop:  # noqa: BLE001  raised again by run(), outside of the group
+                self.stopped_by = stop
+                everything.cancel("the batch is stopped")
+
+    async def _result(self, slot: Slot, event: events.Tool) -> ToolResult:
+        context = self.context.for_call(event)
+        try:
+            tool, arguments = self._understood(slot)
+            await self._save_files(tool.options, arguments)
+            seconds = self._time_for(slot)
+            if seconds <= 0:
+                return ToolResult(slot.call, LATE, "skipped", "batch_timeout")
+            with anyio.move_on_after(seconds):
+                value = await tool.invoke(arguments, context)
+                return self._bounded(slot, ToolResult(slot.call, results.readable(value), value=value))
+        except (ToolFailed, InvalidArguments) as refusal:
+            return self._bounded(slot, _refused(slot, refusal))
+        except BaseException as error:
+            if isinstance(error, KeyboardInterrupt) or _is_cancelled(error):
+                context.give_up()
+                raise
+            return ToolResult(slot.call, results.exception_text(error), "error", type(error).__name__)
+        context.give_up()
+        text = f"[The call was given up after {seconds:.3g} s; its effect is unknown.]"
+        return ToolResult(slot.call, text, "timeout", "timeout")
+
+    def _understood(self, slot: Slot) -> tuple[Tool, Mapping[str, Any]]:
+        """The tool and its arguments.
+
+        Raises:
+            ToolFailed: There is no such tool.
+            InvalidArguments: The arguments are no object.
+        """
+        if slot.tool is None:
+            known = ", ".join(self.box.tools) or "none"
+            msg = f"There is no tool {slot.call.name[:100]!r}. Valid tools: {known}."
+            raise ToolFailed(results.error_text(msg), "unknown_tool")
+        return slot.tool, _parsed(slot.call)
+
+    async def _save_files(self, options: ToolOptions, arguments: Mapping[str, Any]) -> None:
+        """Take a checkpoint before the first tool of the batch that changes files; a failure is told, not raised."""
+        checkpoints = self.context.checkpoints
+        if checkpoints is None or not options.writes:
+            return
+        async with self._saving:
+            path = arguments.get(options.writes) if isinstance(options.writes, str) else None
+            if self._saved or not checkpoints.covers(path):
+                return
+            self._saved = True
+            take = partial(checkpoints.snapshot, self.context.turn_id, self.context.iteration)
+            try:
+                snapshot = await run_in_thread(take, name="checkpoint", on_abandoned=lambda: None)
+            except CheckpointError as error:
+                self.context.recorder.tell(events.Degraded("checkpoint", str(error)))
+            else:
+                self.context.recorder.tell(events.Checkpointed(str(checkpoints.directory), snapshot.id))
+                if snapshot.left_out:
+                    told = f"not saved: {', '.join(snapshot.left_out[:5])}"
+                    self.context.recorder.tell(events.Degraded("checkpoint", told))
+
+    def _time_for(self, slot: Slot) -> float:
+        own = slot.options.timeout
+        return max(0.0, self._deadline - anyio.current_time()) if own is None else own
+
+    def _bounded(self, slot: Slot, result: ToolResult) -> ToolResult:
+        limit = slot.options.result_limit or self.box.result_limit
+        return result if results.size(result.content) <= limit else self._shortened(result, limit)
+
+    def _shortened(self, result: ToolResult, limit: int) -> ToolResult:
+        short = results.shorten(result.content, self.box.spill, preview=min(results.PREVIEW, limit))
+        if self.box.spill is not None and not short.stored_at:
+            told = f"the whole result of {result.call.name} could not be written to {self.box.spill}"
+            self.context.recorder.tell(events.Degraded("tool", told))
+        value = result.value if result.value is not None else result.content
+        return replace(result, content=short.content, value=value, truncated=True, stored_at=short.stored_at)
+
+    # ------------------------------------------------------------------------------------------ handing over
+
+    def _hand_over(self) -> None:
+        """Give the results that are next in order, as far as the batch's limit can be foreseen."""
+        while self._given < len(self.slots):
+            slot = self.slots[self._given]
+            if slot.result is None or not self._may_be_given(slot.result):
+                return
+            self._give(slot.result)
+
+    def _may_be_given(self, result: ToolResult) -> bool:
+        """Whether the batch's limit will let this result stand, whatever the open calls return."""
+        if all(slot.result for slot in self.slots):
+            self._shrink()
+            return True
+        open_calls = len(self.slots) - self._given
+        return results.size(result.content) * open_calls <= self._room()
+
+    def _room(self) -> int:
+        given = (slot.result for slot in self.slots[: self._given])
+        return self.box.batch_limit - sum(results.size(result.content) for result in given if result)
+
+    def _shrink(self) -> None:
+        """Cut the largest results that are not given yet, until all of them fit."""
+        open_slots = [slot for slot in self.slots[self._given :] if slot.result]
+        for slot in sorted(open_slots, key=lambda slot: -_size(slot)):
+            if sum(map(_size, open_slots)) <= self._room() or _size(slot) <= 2 * results.PREVIEW:
+                return
+            if slot.result:
+                slot.result = self._shortened(slot.result, results.PREVIEW)
+
+    def _give(self, result: ToolResult) -> None:
+        self._given += 1
+        self._on_result(result)
+
+    def settle(self) -> None:
+        """Answer every call that has no answer yet."""
+        for slot in self.slots:
+            if slot.result is None:
+                slot.result = _unfinished(slot)
+                if not slot.begun:
+                    with self.context.recorder.scope(_event(slot, self.context.agent_name)) as event:
+                        _fill_in(event, slot)
+        self._hand_over()
+
+
+def _size(slot: Slot) -> int:
+    return results.size(slot.result.content) if slot.result else 0
+
+
+def _event(slot: Slot, agent: str) -> events.Tool:
+    return events.Tool(
+        name=slot.tool.spec.name if slot.tool else slot.call.name,
+        call_id=slot.call.id,
+        arguments=slot.call.arguments,
+        index=slot.index,
+        parallel=slot.parallel,
+        type=slot.options.type,
+        description=slot.tool.spec.description if slot.tool else "",
+        agent=agent,
+        delegate=slot.options.delegate,
+    )
+
+
+def _fill_in(event: events.Tool, slot: Slot) -> None:
+    result = slot.result or _unfinished(slot)
+    event.status = result.status
+    event.result = result.content
+    event.result_chars = results.size(result.content)
+    event.truncated = result.truncated
+    event.error_type = result.error_type
+    if result.error_type:
+        event.error = results.plain(result.content)
+
+
+def _unfinished(slot: Slot) -> ToolResult:
+    return ToolResult(slot.call, CANCELLED, "cancelled") if slot.begun else ToolResult(slot.call, SKIPPED, "skipped")
+
+
+def _refused(slot: Slot, refusal: ToolFailed | InvalidArguments) -> ToolResult:
+    if isinstance(refusal, ToolFailed):
+        return ToolResult(slot.call, refusal.content, "error", refusal.error_type)
+    return ToolResult(slot.call, results.error_text(str(refusal)), "error", "invalid_arguments")
+
+
+def _parsed(call: ToolCall) -> Mapping[str, Any]:
+    """The arguments as an object; text that is none is never mended into one.
+
+    Raises:
+        InvalidArguments: It is no JSON object.
+    """
+    try:
+        arguments = json.loads(call.arguments.strip() or "{}")
+    except (ValueError, RecursionError) as error:
+        msg = f"The arguments of {call.name} are not valid JSON ({error}); nothing was run. Send one complete object."
+        raise InvalidArguments(msg) from None
+    if not isinstance(arguments, dict):
+        msg = f"The arguments of {call.name} are not a JSON object but {type(arguments).__name__}; nothing was run."
+        raise InvalidArguments(msg)
+    return arguments
+
+
+def _is_cancelled(error: BaseException) -> bool:
+    """Whether this is a cancellation from outside, not one that a tool made up or brought about within itself."""
+    return isinstance(error, anyio.get_cancelled_exc_class()) and anyio.current_effective_deadline() == -math.inf
