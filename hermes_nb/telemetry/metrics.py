@@ -30,6 +30,22 @@ _TOKENS: Final = {
 }
 
 
+class _Stream:
+    """The reply of one request as it comes in."""
+
+    __slots__ = ("call", "last")
+
+    def __init__(self, attempt: events.Attempt) -> None:
+        self.last = 0
+        self.call: Attributes = {
+            s.GEN_AI_OPERATION_NAME: "chat",
+            s.GEN_AI_PROVIDER_NAME: attempt.provider,
+            s.GEN_AI_REQUEST_MODEL: attempt.model,
+            s.SERVER_ADDRESS: attempt.server_address,
+            s.SERVER_PORT: attempt.server_port,
+        }
+
+
 class MetricSink:
     """A sink that records the metrics of any number of turns; called from any thread.
 
@@ -48,22 +64,38 @@ class MetricSink:
         }
         self._started: dict[tuple[str, int], int] = {}
         self._agents: dict[str, str] = {}
+        self._streams: dict[tuple[str, int], _Stream] = {}
 
     def __call__(self, event: Event) -> None:
         """Take one event."""
         what: Any = event.what
+        scope = event.turn_id, event.scope
         if event.phase == "started":
-            self._started[event.turn_id, event.scope] = event.at
+            self._started[scope] = event.at
             if isinstance(what, events.Turn):
                 self._agents[event.turn_id] = what.agent
+            elif isinstance(what, events.Attempt):
+                self._streams[scope] = _Stream(what)
+            return
+        if isinstance(what, events.Delta):
+            self._piece(self._streams.get(scope), event.at)
             return
         seconds = 0.0
         if event.phase == "ended":
-            seconds = (event.at - self._started.pop((event.turn_id, event.scope), event.at)) / 1e9
+            seconds = (event.at - self._started.pop(scope, event.at)) / 1e9
+            self._streams.pop(scope, None)
         if (tell := _TELL.get((event.phase, type(what)))) is not None:
             tell(self, what, seconds, self._agents.get(event.turn_id, ""))
         if event.phase == "ended" and isinstance(what, events.Turn):
             self._agents.pop(event.turn_id, None)
+
+    def _piece(self, stream: _Stream | None, at: int) -> None:
+        """A streamed piece: how long after the one before it?"""
+        if stream is None:
+            return
+        if stream.last:
+            self.add(s.METRIC_GEN_AI_CLIENT_INFERENCE_TIME_PER_OUTPUT_CHUNK, (at - stream.last) / 1e9, stream.call)
+        stream.last = at
 
     def add(self, name: str, value: float, attributes: Attributes) -> None:
         """Record one value, if the release has this metric; what is empty is left out of the attributes."""

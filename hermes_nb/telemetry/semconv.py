@@ -260,6 +260,7 @@ EVENT_HERMES_STEER_UNDELIVERED: Final = "hermes.steer.undelivered"
 # metrics
 
 METRIC_GEN_AI_CLIENT_INFERENCE_DURATION: Final = "gen_ai.client.inference.duration"
+METRIC_GEN_AI_CLIENT_INFERENCE_TIME_PER_OUTPUT_CHUNK: Final = "gen_ai.client.inference.time_per_output_chunk"
 METRIC_GEN_AI_CLIENT_INFERENCE_TIME_TO_FIRST_CHUNK: Final = "gen_ai.client.inference.time_to_first_chunk"
 METRIC_GEN_AI_CLIENT_INFERENCE_USAGE_CACHE_READ_INPUT_TOKENS: Final = (
     "gen_ai.client.inference.usage.cache_read.input_tokens"
@@ -312,6 +313,12 @@ METRICS: Final[dict[str, Instrument]] = {
         kind="histogram",
         unit="s",
         description="Time to the first streamed piece.",
+        boundaries=(0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92),
+    ),
+    METRIC_GEN_AI_CLIENT_INFERENCE_TIME_PER_OUTPUT_CHUNK: Instrument(
+        kind="histogram",
+        unit="s",
+        description="Time between two streamed pieces.",
         boundaries=(0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92),
     ),
     METRIC_GEN_AI_CLIENT_INFERENCE_USAGE_INPUT_TOKENS: Instrument(

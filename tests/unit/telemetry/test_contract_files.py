@@ -179,6 +179,8 @@ def _everything(sink):
                 Message("assistant", "x"), usage=Usage(1, 1, 1, 1, 1), model="m", time_to_first_chunk=0.1
             )
             with recorder.scope(events.Attempt(1, 3, "p", "m")) as attempt:
+                recorder.tell(events.Delta("a"))
+                recorder.tell(events.Delta("b"))
                 attempt.error_type = "429"
             with recorder.scope(events.Retry(1, "rate_limit", 1.0)):
                 pass

@@ -108,6 +108,18 @@ def test_durations_are_those_of_the_spans_in_the_conventions_buckets(reader):
         assert point.explicit_bounds == s.METRICS[name].boundaries
 
 
+def test_the_time_between_two_streamed_pieces_is_taken_within_each_request(reader):
+    provider = MeterProvider([reader], shutdown_on_exit=False)
+    model = script(say("one two three four"), model="m1")
+    with hn.capture(meter_provider=provider):
+        hn.Agent(model).run("q", session=False)
+        hn.Agent(script(say("one two"), stream=False, model="m2")).run("q", session=False)
+    found = points(reader)[s.METRIC_GEN_AI_CLIENT_INFERENCE_TIME_PER_OUTPUT_CHUNK]
+
+    assert [(p.attributes["gen_ai.request.model"], p.count) for p in found] == [("m1", 3)]
+    assert found[0].explicit_bounds == s.METRICS[s.METRIC_GEN_AI_CLIENT_INFERENCE_DURATION].boundaries
+
+
 def test_the_older_release_has_the_older_pair_instead(reader):
     run(reader, "1.37")
     found = points(reader)
