@@ -1,0 +1,142 @@
+"""A process that is killed, or a kernel that is shut down, in the middle of things: what had ended is not lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+import pytest
+from jupyter_client.manager import start_new_kernel
+
+import hermes_nb as hn
+from tests.support.receiver import receiver
+
+MOMENTS = 20
+PROGRAM = """
+    import os, sys
+    import hermes_nb as hn
+    from hermes_nb.telemetry.hub import HUB
+    from hermes_nb.testing import call, fails, no_waiting, say, script
+
+    class Tell:
+        '''Says which spans have ended, behind the file.'''
+        sink = None
+        def take(self, span, kept):
+            os.write(self.pipe, format(span.get_span_context().span_id, "016x").encode() + b"\\n")
+        def send(self): pass
+        def flush(self, timeout): return True
+
+    @hn.tool
+    def population(city: str) -> int:
+        '''Inhabitants of a city.'''
+        return 522_000
+
+    def turn(path, pipe):
+        hn.capture(path, content="full")
+        tell = Tell()
+        tell.pipe = pipe
+        HUB.add(tell)
+        steps = [fails("server_error"), *[call("population", city="Lyon")] * 400, say("done")]
+        with no_waiting():
+            hn.Agent(script(*steps), tools=[population], budget=500).run("q", session=False)
+
+    from hermes_nb.telemetry import observe; observe()          # everything is imported before the children are made
+    import hermes_nb.telemetry.capturing, anyio._backends._asyncio
+    for line in sys.stdin:
+        read, write = os.pipe()
+        path = line.strip()
+        child = os.fork()
+        if child == 0:
+            turn(path, 1)
+            os._exit(0)
+        print(child, flush=True)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_kill_at_any_moment_leaves_every_ended_span_on_disk(tmp_path):
+    process = subprocess.Popen(
+        [sys.executable, "-W", "ignore", "-c", textwrap.dedent(PROGRAM)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1,
+    )  # fmt: skip
+    moments = random.Random(7)
+    lost, ended, torn = 0, 0, 0
+    try:
+        for number in range(MOMENTS):
+            path = tmp_path / f"{number}.jsonl"
+            process.stdin.write(f"{path}\n")
+            process.stdin.flush()
+            child = int(_line_of_digits(process.stdout))
+            told = _spans_told(process.stdout, moments.randint(1, 60))
+            time.sleep(moments.random() * 0.02)
+            os.kill(child, signal.SIGKILL)
+            lines = _settled(path)
+            written = set()
+            for line in lines:
+                try:
+                    written.add(json.loads(line)["resourceSpans"][0]["scopeSpans"][0]["spans"][0]["spanId"])
+                except ValueError:
+                    torn += 1
+            lost += len(told - written)
+            ended += len(told)
+            turns = hn.load(path).turns_df()
+            assert list(turns["exit_reason"].isna()) == [True]
+    finally:
+        process.stdin.close()
+        process.wait(10)
+        process.stdout.close()
+
+    assert ended >= MOMENTS
+    assert (lost, torn) == (0, 0)
+
+
+def _line_of_digits(stream) -> str:
+    """The next line that is a process id: span ids of the child before may stand in front of it."""
+    while len(line := stream.readline().strip()) == 16:
+        pass
+    return line
+
+
+def _spans_told(stream, count: int) -> set[str]:
+    return {stream.readline().strip() for _ in range(count)}
+
+
+def _settled(path) -> list[str]:
+    """The lines of a file that nobody writes to any more."""
+    before = -1
+    while before != (before := path.stat().st_size):
+        time.sleep(0.02)
+    return path.read_text().splitlines()
+
+
+TURN = """
+    import hermes_nb as hn
+    from hermes_nb.testing import say, script
+    hn.capture(otlp={url!r})
+    hn.Agent(script(say("hi"))).run("q", session=False).text
+"""
+
+
+@pytest.mark.kernel
+def test_a_kernel_that_is_shut_down_at_once_sends_its_spans_first():
+    with receiver() as server:
+        manager, client = start_new_kernel(kernel_name="python3")
+        try:
+            reply = client.execute_interactive(
+                textwrap.dedent(TURN.format(url=server.url)), timeout=60, output_hook=print
+            )
+            assert reply["content"]["status"] == "ok"
+            began = time.monotonic()
+            manager.shutdown_kernel(now=False)
+        finally:
+            client.stop_channels()
+            manager.shutdown_kernel(now=True)
+
+        assert time.monotonic() - began < 30
+        assert sorted(server.names()) == ["chat script", "hermes.attempt", "hermes.iteration", "invoke_agent agent"]
