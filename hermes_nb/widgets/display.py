@@ -68,7 +68,7 @@ class Output:
 
     def publish(self, bundle: dict[str, Any], *, update: bool) -> None:
         """Show a bundle of representations, or put it in the place of the one before."""
-        display(bundle, raw=True, display_id=self._id, update=update)  # type: ignore[no-untyped-call]
+        display(bundle, raw=True, display_id=self._id, update=update)  # type: ignore[no-untyped-call]  # IPython's
 
     def freeze(self, snapshot: Snapshot, height: int) -> None:
         """Leave the record of the turn, as high as the panel was."""

@@ -9,6 +9,8 @@ from hermes_nb.widgets import safe, words
 from hermes_nb.widgets.gauges import LANES, gauges, lane_totals
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from hermes_nb.widgets.gauges import Gauge
     from hermes_nb.widgets.monitor import Snapshot
     from hermes_nb.widgets.parts import Row
@@ -70,3 +72,12 @@ def _row(row: Row) -> str:
     elif row.kind == "steer" and row.detail:
         said = f"{row.text} ({row.detail})"
     return f"{_LABELS[row.kind]:<11} {textwrap.shorten(safe.line(said), WIDTH - 12, placeholder=' …')}"
+
+
+def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Rows of texts under their headings, in columns; empty columns are left out."""
+    kept = [number for number in range(len(columns)) if any(row[number] for row in rows)]
+    lines = [[row[number] for number in kept] for row in (columns, *rows)]
+    widths = [max(len(line[number]) for line in lines) for number in range(len(kept))]
+    padded = ([text.ljust(width) for text, width in zip(line, widths, strict=True)] for line in lines)
+    return "\n".join("  ".join(line).rstrip() for line in padded)
