@@ -113,7 +113,8 @@ class TurnMagics(Magics):
         known = {turn.id: turn for turn in past}
         rows = [_of_run(name, run, known.get(run.turn_id)) for name, run in here.items()]
         seen = {run.turn_id for run in here.values()}
-        rows += [_of_record(turn) for turn in reversed(past) if turn.id not in seen][: max(0, wanted.n)]
+        newest = sorted(past, key=lambda turn: turn.started_at, reverse=True)
+        rows += [_of_record(turn) for turn in newest if turn.id not in seen][: max(0, wanted.n)]
         return TurnList(rows)
 
     # ------------------------------------------------------------------------------------- names

@@ -133,7 +133,7 @@ def test_turns_lists_running_and_past_turns(kernel):
     told = [(line.split()[0], line.split()[4]) for line in lines[1:]]
     assert sorted(told) == [("first", "helper"), ("second", "slow")]
     assert "completed" in kernel.run("%turns")
-    html = [m["content"]["data"]["text/html"] for m in kernel.messages if m["msg_type"] == "execute_result"][-1]
+    html = [m["content"]["data"].get("text/html") for m in kernel.messages if m["msg_type"] == "execute_result"][-1]
     assert "&lt;b&gt;question&lt;/b&gt;" in html
     kernel.run("second.interrupt(); _ = second.result(); del first, second")
     assert "interrupted by user" in kernel.run("%turns -n 2")
