@@ -10,7 +10,7 @@ import json
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from hermes_nb.telemetry import semconv as s
-from hermes_nb.telemetry.tables import FINISH_REASONS
+from hermes_nb.telemetry.rows import FINISH_REASONS
 from hermes_nb.telemetry.values import plain
 from hermes_nb.vocabulary import events
 

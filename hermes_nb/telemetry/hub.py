@@ -13,7 +13,7 @@ from collections import OrderedDict
 from functools import cache
 from importlib.metadata import version as version_of
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
-from weakref import WeakSet, WeakValueDictionary
+from weakref import WeakValueDictionary
 
 from opentelemetry import context as otel
 from opentelemetry.sdk.resources import Resource
@@ -81,7 +81,7 @@ class Hub(SpanProcessor):
         self.turns: WeakValueDictionary[str, TurnSpans] = WeakValueDictionary()
         self._roots: OrderedDict[str, SpanContext] = OrderedDict()
         self._open: dict[int, Kept] = {}
-        self._providers: WeakSet[object] = WeakSet()
+        self._providers: WeakValueDictionary[int, object] = WeakValueDictionary()
         self._lock = threading.Lock()
 
     def on_start(self, span: Span, parent_context: Context | None = None) -> None:
@@ -121,9 +121,9 @@ class Hub(SpanProcessor):
         if not hasattr(provider, "add_span_processor"):
             return False
         with self._lock:
-            if provider not in self._providers:
+            if id(provider) not in self._providers:  # some cannot be hashed
                 provider.add_span_processor(self)
-                self._providers.add(provider)
+                self._providers[id(provider)] = provider
         return True
 
     def remember(self, turn_id: str, context: SpanContext) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from hermes_nb.telemetry import semconv as s
 from hermes_nb.telemetry.redaction import unicode_only
-from hermes_nb.telemetry.tables import ROWS
+from hermes_nb.telemetry.rows import ROWS
 from hermes_nb.vocabulary import events
 
 if TYPE_CHECKING:

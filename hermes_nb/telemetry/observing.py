@@ -59,19 +59,20 @@ def observe(tracer_provider: TracerProvider | None = None) -> Observation:
         spans = SpanSink(tracer, store=store, openinference=False)
     else:
         spans = SpanSink(tracer, store=store, content=content_of_environment())
-    others = tuple(outlet.sink for outlet in HUB.outlets if outlet.sink is not None)
+    others = [outlet.sink for outlet in HUB.outlets if outlet.sink is not None]
     return Observation(_with(spans, others) if others else spans, store)
 
 
-def _with(spans: SpanSink, others: tuple[Sink, ...]) -> Sink:
-    """The span sink, and others beside it that may fail without it."""
+def _with(spans: SpanSink, others: list[Sink]) -> Sink:
+    """The span sink, and others beside it; one that fails is told of, and not called again in this turn."""
 
     def tell(event: Event) -> AbstractContextManager[object] | None:
-        for other in others:
+        for other in tuple(others):
             try:
                 other(event)
             except Exception:
-                logger.warning("metrics of %s could not be recorded", type(event.what).__name__, exc_info=True)
+                others.remove(other)
+                logger.warning("metrics of this turn are not recorded any more", exc_info=True)
         return spans(event)
 
     return tell

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from hermes_nb.telemetry import semconv as constants
-from hermes_nb.telemetry.tables import ROWS
+from hermes_nb.telemetry.rows import ROWS
 from hermes_nb.turn.result import ExitReason
 from hermes_nb.vocabulary import events
 from hermes_nb.vocabulary.failures import FailureReason

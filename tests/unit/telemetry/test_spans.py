@@ -442,6 +442,19 @@ def test_spans_of_the_users_provider_outside_of_turns_are_not_kept():
     assert [kept.span.name for kept in turn.store.spans()] == ["invoke_agent agent", "inside"]
 
 
+def test_a_provider_that_cannot_be_hashed_gets_one_processor():
+    class Odd(TracerProvider):
+        __hash__ = None
+
+    provider = Odd(shutdown_on_exit=False)
+    for _ in range(2):
+        with told(provider) as turn, turn.iteration():
+            pass
+
+    assert len(turn.spans()) == 2
+    assert len(provider._active_span_processor._span_processors) == 1
+
+
 def test_a_provider_that_takes_no_processor_is_used_and_the_store_says_why_it_is_empty():
     with told(trace.NoOpTracerProvider()) as turn, turn.iteration():
         turn.chat()

@@ -3,84 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from hermes_nb.telemetry import semconv as s
 from hermes_nb.telemetry.redaction import is_secret_name
+from hermes_nb.telemetry.table import Attributes, Row, Table
 from hermes_nb.telemetry.values import clean, clean_items
 from hermes_nb.vocabulary import events
 
 if TYPE_CHECKING:
     from hermes_nb.vocabulary.messages import Reply, Usage
-
-Attributes = dict[str, Any]
-More = Callable[[Any, Attributes], None]
-
-
-def _nothing(what: Any, out: Attributes) -> None:
-    """Nothing more to add."""
-
-
-class Table:
-    """Reads fields of a dataclass into attributes; what is None or empty is left out.
-
-    Args:
-        columns: Attribute names by field name.
-        doubles: The fields whose values are floating-point numbers, whatever the caller put there.
-        fixed: Attributes that are always the same.
-        more: Adds what needs more than a look at a field.
-    """
-
-    __slots__ = ("_doubles", "_fixed", "_get", "_keys", "_more")
-
-    def __init__(
-        self,
-        columns: Mapping[str, str],
-        *,
-        doubles: tuple[str, ...] = (),
-        fixed: Mapping[str, Any] | None = None,
-        more: More = _nothing,
-    ) -> None:
-        self._get = attrgetter("kind", *columns)  # with a second name it always gives a tuple
-        self._keys = ("", *columns.values())
-        self._doubles = tuple(columns[name] for name in doubles)
-        self._fixed = dict(fixed or {})
-        self._more = more
-
-    def read(self, what: Any, out: Attributes) -> None:
-        """Add the attributes of `what` to `out`."""
-        out.update(self._fixed)
-        values = self._get(what)
-        if type(values) is tuple:
-            for key, value in zip(self._keys, values, strict=True):
-                if key and value is not None and value != "":
-                    out[key] = value
-        for key in self._doubles:
-            if key in out:
-                out[key] = float(out[key])
-        self._more(what, out)
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """How one kind of scope is told.
-
-    Attributes:
-        start: The attributes known at the start.
-        end: The attributes known at the end.
-        viewer_kind: `openinference.span.kind`.
-        interrupted: An attribute and its value, for a scope that an interrupt left before it had an outcome.
-        viewer: Adds what viewers of OpenInference read.
-    """
-
-    start: Table
-    end: Table
-    viewer_kind: str = "CHAIN"
-    interrupted: tuple[str, Any] | None = None
-    viewer: More = _nothing
-
 
 # ---------------------------------------------------------------------------------------------- turn
 
@@ -367,6 +299,7 @@ _COMPRESSION = Row(
     ),
     Table(
         {
+            "strategy": s.HERMES_COMPRESSION_STRATEGY,
             "messages_after": s.HERMES_COMPRESSION_MESSAGES_AFTER,
             "tokens_after": s.HERMES_COMPRESSION_TOKENS_AFTER,
             "refunded": s.HERMES_COMPRESSION_REFUNDED,
