@@ -125,7 +125,7 @@ class ChatAssembly:
             self._model = model
         choices = data.get("choices")
         choice = next((c for c in choices if self._mine(c)), None) if isinstance(choices, list) else None
-        if usage := read_usage(data) or (read_usage(choice) if choice else None):
+        if usage := read_usage(data) or (read_usage(choice) if choice and "usage" in choice else None):
             self._usage = widest(self._usage, usage)
         return choice
 
@@ -181,7 +181,7 @@ class ChatAssembly:
             if isinstance(text := delta.get(field), str) and text:
                 self._reasoning_field = field
                 return self._reason(text)
-        return self._reason(_joined(details))
+        return self._reason(_joined(details)) if details else False
 
     def _reason(self, text: str) -> bool:
         if text and (shown := self._reasoning.add(text)):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import ssl
+import time
 import urllib.request
 from dataclasses import dataclass, fields
 from functools import cache
@@ -85,12 +86,13 @@ class Limits:
 
     def progress(self) -> None:
         """A piece of the reply came."""
+        if (clock := time.monotonic()) < self._next or self.complete:  # not for each of a thousand pieces a second
+            return
         now = anyio.current_time()
         if self.first is None:
             self.first, self.phase = now - self.begun, "idle"
-        if now >= self._next and not self.complete:  # not for each of a thousand pieces a second
-            self.scope.deadline = min(self.end, now + self._timeouts.idle)
-            self._next = now + self._timeouts.idle / 20
+        self.scope.deadline = min(self.end, now + self._timeouts.idle)
+        self._next = clock + self._timeouts.idle / 20
 
     def settle(self, seconds: float) -> None:
         """The reply is complete; what may still come (usage, the end of the stream) gets so many seconds."""

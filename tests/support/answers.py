@@ -73,6 +73,13 @@ class Said(Reply):
         return Answer(headers={"content-type": kind}, moves=pieces, chunked=streamed)
 
 
+def checked(step: Step | Always) -> Step | Always:
+    """The step; a mistake in a script is told at once, in the test's own thread."""
+    if isinstance(step, Answer | Always) or callable(step):
+        return step
+    raise TypeError(f"a step of a scripted server is an answer or a function of the request, not {step!r}")
+
+
 def resolve(step: Step, request: Received) -> Answer:
     """The answer that a step gives to a request."""
     while not isinstance(step, Answer):

@@ -34,6 +34,7 @@ from tests.support.answers import (
     always,
     call,
     calls,
+    checked,
     drip,
     reset,
     resolve,
@@ -108,7 +109,7 @@ class Server:
     def __init__(self, *steps: Step | Always) -> None:
         self.requests: list[Received] = []
         self.connections = self.busy = self.busiest = 0
-        self._steps = list(steps)
+        self._steps = [checked(step) for step in steps]
         self._change = threading.Condition()
         self._sockets: set[socket.socket] = set()
         self._threads: list[threading.Thread] = []
@@ -138,7 +139,7 @@ class Server:
     def add(self, *steps: Step | Always) -> None:
         """More steps, after those that are left."""
         with self._change:
-            self._steps.extend(steps)
+            self._steps.extend(map(checked, steps))
 
     def wait_for(self, count: int = 1, timeout: float = 20.0) -> Received:
         """Wait until so many requests have arrived; gives the last of them."""
