@@ -68,6 +68,8 @@ class Retry:
         """
         if failure.retry_after is not None and failure.retry_after > self.retry_after_max:
             return False
+        if (failure.limited_for or 0.0) > self.wait_max:
+            return False  # a quota that is used up: the guard remembers until when
         limit = self.empty_attempts if failure.reason is FailureReason.EMPTY_REPLY else self.attempts
         if fallback_left:
             limit = min(limit, EAGER.get(failure.reason, limit))
