@@ -161,29 +161,6 @@ def observed(agent: hn.Agent) -> None:
     agent.start("...", sinks=[events.append])
 
 
-def swept(agent: hn.Agent, small: hn.Provider, large: hn.Provider, dask_client: Any) -> None:
-    prompts = ["one", "two"]
-    study = hn.sweep(agent, prompts, vary={"budget": [4, 8, 16], "models": [small, large]}, repeats=3, parallel=16)
-    hn.sweep(agent, prompts, executor=dask_client)
-    assert_type(study.turns_df(), pd.DataFrame)
-    study.compare("budget")
-
-
-def compared(run_a: hn.Run, run_b: hn.Run) -> None:
-    hn.compare(run_a.trace, run_b.trace)
-
-
-def replayed(run: hn.Run, agent: hn.Agent) -> None:
-    assert_type(hn.replay(run.trace), hn.Run)
-    assert hn.replay(run.trace).result().messages == run.result().messages
-    fork = hn.replay(run.trace, until=3, agent=agent.with_(budget=20), steer="Use the 2024 census.")
-    assert_type(fork, hn.Run)
-
-
-def broken(agent: hn.Agent) -> None:
-    agent.with_(faults=hn.Faults(rate_limit=0.2, disconnect=0.05, slow=0.1, seed=7))
-
-
 def kept(run: hn.Run) -> None:
     run.trace.to_otlp_json("turn.jsonl")
     run.trace.to_parquet("turns/")

@@ -34,19 +34,19 @@ PUBLIC = sorted(
         "Agent", "Run", "TurnResult", "Trace", "Traces", "Session",
         # models
         "Anthropic", "CredentialPool", "Local", "Mixture", "ModelRequest", "OnText", "OpenAIChat", "Provider",
-        "as_provider",
+        "as_provider", "price",
         # tools
-        "Tool", "ToolContext", "tool",
+        "ToolContext", "ToolFailed", "tool",
         # policies
-        "Ceiling", "Compression", "Grace", "Guardrails", "IterationBudget", "RateGuard", "Refund", "Retry",
+        "BudgetNotice", "Ceiling", "Compression", "Grace", "Guardrails", "IterationBudget", "RateGuard", "Refund",
+        "Retry",
         # what comes out
         "BudgetView", "Event", "ExitReason", "Failure", "FailureReason", "Message", "Reply", "ToolCall",
         "ToolResult", "Usage",
-        # the laboratory
-        "Faults", "Study", "capture", "compare", "load", "replay", "sweep",
+        # traces
+        "capture", "load", "load_ipython_extension", "unload_ipython_extension",
         # errors
         "ConfigurationError", "HermesError", "ProviderError", "ReplayMismatch", "RunInProgress", "ToolDefinitionError",
         "TraceError", "TurnFailed", "UnreadableTrace",
-        "__version__",
     ]
 )  # fmt: skip
