@@ -52,13 +52,17 @@ if TYPE_CHECKING:
     from hermes_nb.providers.mixture import Mixture
     from hermes_nb.providers.openai_chat import OpenAIChat
     from hermes_nb.telemetry import capture
+    from hermes_nb.tools.checkpoints import Checkpoints
+    from hermes_nb.tools.mcp import MCP
     from hermes_nb.traces import Trace, Traces, load
     from hermes_nb.widgets.magics import load_ipython_extension, unload_ipython_extension
 
 _HOMES = {
     "Anthropic": "hermes_nb.providers.anthropic",
+    "Checkpoints": "hermes_nb.tools.checkpoints",
     "CredentialPool": "hermes_nb.providers.credentials",
     "Local": "hermes_nb.providers.local",
+    "MCP": "hermes_nb.tools.mcp",
     "Mixture": "hermes_nb.providers.mixture",
     "OpenAIChat": "hermes_nb.providers.openai_chat",
     "Trace": "hermes_nb.traces",
@@ -82,6 +86,7 @@ __all__ = [  # noqa: RUF022  the nouns first, then everything else by the alphab
     "BudgetNotice",
     "BudgetView",
     "Ceiling",
+    "Checkpoints",
     "Compression",
     "ConfigurationError",
     "CredentialPool",
@@ -94,6 +99,7 @@ __all__ = [  # noqa: RUF022  the nouns first, then everything else by the alphab
     "HermesError",
     "IterationBudget",
     "Local",
+    "MCP",
     "Message",
     "Mixture",
     "ModelRequest",
