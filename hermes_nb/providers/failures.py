@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hermes_nb.providers.error_bodies import LONGEST_MESSAGE, ErrorBody, merged, plain, read_error
@@ -113,8 +112,3 @@ def _described(status: int, headers: Mapping[str, str], text: str) -> str:
 def malformed(message: str) -> Failure:
     """A reply that is none."""
     return Failure(R.MALFORMED_REPLY, message, error_type="malformed_reply")
-
-
-def with_names(failure: Failure, provider: str, model: str) -> Failure:
-    """The failure with the names of who failed."""
-    return replace(failure, provider=failure.provider or provider, model=failure.model or model)

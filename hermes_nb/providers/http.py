@@ -71,13 +71,14 @@ def timeouts_of(value: Timeouts | float | None, *, local: bool) -> Timeouts:
 class Limits:
     """The limits of one reply under way, as the deadline of one cancel scope."""
 
-    __slots__ = ("_next", "_timeouts", "begun", "complete", "end", "first", "phase", "scope")
+    __slots__ = ("_next", "_timeouts", "begun", "complete", "end", "first", "phase", "scope", "streamed")
 
     def __init__(self, timeouts: Timeouts, *, streamed: bool) -> None:
         self.begun = anyio.current_time()
         self.end = self.begun + timeouts.total
         self.first: float | None = None
         self.complete = False
+        self.streamed = streamed
         self.phase = "first_token" if streamed else "total"
         self._timeouts = timeouts
         self._next = 0.0
@@ -184,11 +185,12 @@ def make_client(url: str, timeouts: Timeouts) -> httpx.AsyncClient:
     )
 
 
-def request_url(url: str) -> httpx.URL:
-    """An address, read once for all requests of a connection."""
+def request_url(base_url: str, path: str) -> httpx.URL:
+    """Where requests go, read once for all of a connection; a query of the base URL stays at the end."""
     import httpx  # noqa: PLC0415
 
-    return httpx.URL(url)
+    base = httpx.URL(base_url)
+    return base.copy_with(path=base.path.rstrip("/") + path)
 
 
 def make_request(url: httpx.URL, headers: dict[str, str], content: bytes) -> httpx.Request:

@@ -34,7 +34,7 @@ class Mixture:
     acts alone. A request of the same state (a retry) reuses the advice. References are asked for the turn's main
     requests only, not for summaries.
 
-    `Reply.usage` counts all models, `Reply.prompt_tokens` only what the aggregator read. One request costs one
+    `Reply.usage` counts the aggregator, `Reply.others` the references. One request costs one
     iteration, however many references there are.
 
     Args:
@@ -146,7 +146,7 @@ class MixtureConnection:
         self._references = references
         self._state = ""
         self._advice: tuple[Advice, ...] = ()
-        self._owed = Usage()
+        self._owed: list[tuple[str, str, Usage]] = []
 
     async def ask(self, request: ModelRequest, on_text: OnText) -> Reply:
         """Ask the references, unless they have advised on this state, then the aggregator.
@@ -158,10 +158,8 @@ class MixtureConnection:
             return await self._acting.ask(request, on_text)
         await self._consult_all(request)
         reply = await self._acting.ask(replace(request, messages=advised(request.messages, self._advice)), on_text)
-        if reply.usage is None:
-            return reply
-        owed, self._owed = self._owed, Usage()  # counted once, also when the aggregator had to be asked again
-        return replace(reply, usage=reply.usage + owed, prompt_tokens=reply.usage.input_tokens)
+        owed, self._owed = self._owed, []  # counted once, also when the aggregator had to be asked again
+        return replace(reply, others=tuple(owed))
 
     async def renew(self, failure: Failure) -> Renewal:
         """Other credentials for the aggregator."""
@@ -198,7 +196,7 @@ class MixtureConnection:
             except ProviderError as error:
                 failure = error.failure
             else:
-                self._owed += reply.usage or Usage()
+                self._owed.append((reference.name, reference.model, reply.usage or Usage()))
                 return Advice(label, reply.text)
             chat.error_type, chat.error = failure.error_type or failure.reason.value, failure.message
         return Advice(label, failed=failure.reason.value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 from dataclasses import asdict, dataclass
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from hermes_nb.providers.credentials import CredentialPool
     from hermes_nb.providers.http import Timeouts
     from hermes_nb.vocabulary.failures import Failure
-    from hermes_nb.vocabulary.messages import Message, ToolSpec
+    from hermes_nb.vocabulary.messages import Message, ToolCall, ToolSpec
 
 _OWNED = frozenset({"model", "messages", "stream", "tools", "stream_options"})
 _REFUSED = r"unknown|unexpected|not (?:allowed|permitted|supported)|extra|unrecognized|forbidden"
@@ -111,7 +112,9 @@ class ChatDialect:
         self._send_reasoning = provider.send_reasoning
         self._dropped: set[str] = set()
         official = host == "api.openai.com" and _REASONING_MODELS.match(provider.model)
-        self._cap = "max_completion_tokens" if official else "max_tokens"
+        newer = official or "max_completion_tokens" in provider.request_parameters
+        self._cap = "max_completion_tokens" if newer else "max_tokens"
+        self._short_ids = provider.name == "mistral"
 
     def headers(self, key: str) -> dict[str, str]:
         """The key as a bearer token; nothing where there is none."""
@@ -156,7 +159,7 @@ class ChatDialect:
         content: Any = message.content if isinstance(message.content, str) else list(message.content)
         wire: dict[str, Any] = {"role": message.role, "content": content}
         if message.role == "tool":
-            wire["tool_call_id"] = message.tool_call_id
+            wire["tool_call_id"] = self._id(message.tool_call_id or "")
         elif message.role == "assistant":
             self._assistant(message, wire)
         return to_json(wire)
@@ -165,16 +168,23 @@ class ChatDialect:
         own = message.extra if message.extra.get("from") == self._origin else {}
         if message.tool_calls:
             wire["content"] = wire["content"] or None
-            wire["tool_calls"] = [
-                {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
-                for call in message.tool_calls
-            ]
+            wire["tool_calls"] = list(map(self._call, message.tool_calls))
             if len(kept := own.get("tool_calls") or ()) == len(message.tool_calls):
                 wire["tool_calls"] = [call | extra for call, extra in zip(wire["tool_calls"], kept, strict=True)]
         if details := own.get("reasoning_details"):
             wire["reasoning_details"] = details
         if message.reasoning and self._wants_reasoning(message, own):
             wire["reasoning_content"] = message.reasoning
+
+    def _call(self, call: ToolCall) -> dict[str, Any]:
+        function = {"name": call.name, "arguments": call.arguments}
+        return {"id": self._id(call.id), "type": "function", "function": function}
+
+    def _id(self, identity: str) -> str:
+        """The id of a call; Mistral takes nine letters and digits and nothing else."""
+        if not self._short_ids or re.fullmatch(r"[a-zA-Z0-9]{9}", identity):
+            return identity
+        return hashlib.sha256(identity.encode("utf-8", "replace")).hexdigest()[:9]
 
     def _wants_reasoning(self, message: Message, own: Mapping[str, Any]) -> bool:
         if self._send_reasoning is not None:
@@ -192,6 +202,10 @@ class ChatDialect:
             if self._send_reasoning is wanted:
                 return False
             self._send_reasoning = wanted
+            self._fragments.clear()
+            return True
+        if "length of 9" in said and not self._short_ids:
+            self._short_ids = True
             self._fragments.clear()
             return True
         if "max_completion_tokens" in said and self._cap == "max_tokens":

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
 
 from hermes_nb.providers.error_bodies import redacted
-from hermes_nb.providers.failures import refused, with_names
+from hermes_nb.providers.failures import refused
 from hermes_nb.providers.http import Limits, Timeouts, make_client, make_request, post, request_url
 from hermes_nb.providers.sse import DONE, EventDecoder, Unreadable, read_body
 from hermes_nb.vocabulary.failures import Failure, FailureReason, ProviderError
@@ -149,7 +149,7 @@ class RemoteConnection:
         self._provider = provider
         self._client = client
         self._dialect = dialect
-        self._url = request_url(provider.base_url + dialect.path)
+        self._url = request_url(provider.base_url, dialect.path)
         self._lease: Lease | None = provider.credentials.lease() if provider.credentials else None
         self._adapted = False
 
@@ -169,10 +169,13 @@ class RemoteConnection:
             await post(self._client, self._request(request, stream=streamed), limits, reading.receive)
             reply = reading.assembly.reply()
         except ProviderError as error:
-            reply = self._cut(error, reading.assembly)
-        if self._lease:
-            self._lease.worked()
-        return replace(reply, time_to_first_chunk=limits.first) if streamed else reply
+            failure, cause = error.failure, error.__cause__
+        else:
+            return self._accepted(reply, limits)
+        if failure.reason is FailureReason.CONNECTION and reading.assembly.usable:
+            return self._accepted(reading.assembly.reply(), limits)
+        # Raised out here: what was caught may show a key, which the server repeated in its error.
+        raise ProviderError(self._explained(failure, reading.assembly)) from cause
 
     async def renew(self, failure: Failure) -> Renewal:
         """Other credentials after this failure; or, after a refused request, the same with another shape."""
@@ -186,19 +189,22 @@ class RemoteConnection:
         headers = {**self._dialect.headers(key), **self._provider.headers}
         return make_request(self._url, headers, self._dialect.encode(request, stream=stream))
 
-    def _cut(self, error: ProviderError, assembly: Assembly) -> Reply:
-        """What remains of a reply that was broken off: the part, if it is worth keeping, or the failure."""
-        failure = error.failure
-        if failure.reason is FailureReason.CONNECTION and assembly.usable:
-            return assembly.reply()
+    def _accepted(self, reply: Reply, limits: Limits) -> Reply:
+        if self._lease:
+            self._lease.worked()
+        return reply if limits.first is None else replace(reply, time_to_first_chunk=limits.first)
+
+    def _explained(self, failure: Failure, assembly: Assembly) -> Failure:
+        """The failure with the names of who failed, what had come before it, and no key."""
         self._adapted = failure.reason is FailureReason.BAD_REQUEST and self._dialect.adapt(failure)
         provider = self._provider
-        failure = replace(
-            with_names(failure, provider.name, provider.model),
+        return replace(
+            failure,
+            provider=provider.name,
+            model=provider.model,
             message=redacted(failure.message, provider.secrets),
             partial=assembly.message() if assembly.anything else None,
         )
-        raise ProviderError(failure) from error
 
 
 class _Reading:
@@ -218,7 +224,7 @@ class _Reading:
             async for piece in response.aiter_bytes():
                 for event in decoder.feed(piece):
                     self._event(event.data, event.name)
-                if decoder.body is not None and piece.strip():
+                if decoder.body is not None and piece.strip() and self._limits.streamed:
                     self._limits.progress()
             self._end(response)
         except Unreadable as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from urllib.parse import urlsplit, urlunsplit
 
 from hermes_nb.providers.credentials import CredentialPool
 from hermes_nb.providers.endpoints import is_loopback, known_at
@@ -69,7 +69,8 @@ def checked_url(base_url: str) -> str:
     if at.username or at.password:
         msg = "base_url must not hold a name or a password; give api_key= or headers="
         raise ConfigurationError(msg)
-    return base_url.rstrip("/").removesuffix("/chat/completions").removesuffix("/messages")
+    path = at.path.rstrip("/").removesuffix("/chat/completions").removesuffix("/messages")
+    return urlunsplit(at._replace(path=path, fragment=""))
 
 
 def checked_headers(headers: Mapping[str, str]) -> dict[str, str]:

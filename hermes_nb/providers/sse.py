@@ -42,7 +42,7 @@ class EventDecoder:
 
     def __init__(self) -> None:
         self.body: bytearray | None = None
-        self._rest = b""
+        self._rest = bytearray()
         self._name = ""
         self._data: list[bytes] = []
         self._begun = False
@@ -57,21 +57,22 @@ class EventDecoder:
             self.body += piece
             self._check(len(self.body))
             return []
+        seen = max(0, len(self._rest) - 1)  # what was searched before is not searched again
         self._rest += piece
         if not self._begun and not self._begin():
             return []
-        cut = max(self._rest.rfind(b"\n"), self._rest.rfind(b"\r", 0, -1)) + 1
+        cut = max(self._rest.rfind(b"\n", seen), self._rest.rfind(b"\r", seen, -1)) + 1
         if not cut:
             self._check(len(self._rest))
             return []
-        lines, self._rest = self._rest[:cut].splitlines(), self._rest[cut:]
+        lines, self._rest = bytes(self._rest[:cut]).splitlines(), self._rest[cut:]
         return [event for line in lines for event in self._line(line)]
 
     def end(self) -> list[ServerEvent]:
         """The stream is over: what an unfinished last line still gives."""
         if self.body is not None:
             return []
-        lines, self._rest = [*self._rest.splitlines(), b""], b""
+        lines, self._rest = [*bytes(self._rest).splitlines(), b""], bytearray()
         return [event for line in lines for event in self._line(line)]
 
     def _begin(self) -> bool:
@@ -81,7 +82,7 @@ class EventDecoder:
             return False
         self._begun, self._rest = True, seen
         if seen[:1] in b'{[<"':
-            self.body, self._rest = bytearray(seen), b""
+            self.body, self._rest = seen, bytearray()
             return False
         return True
 

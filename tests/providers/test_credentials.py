@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import pickle
 import threading
+import traceback
 
 import anyio
 import pytest
@@ -17,6 +18,7 @@ from hermes_nb.vocabulary.messages import Reply
 from tests.support.asking import Heard, chat, fail, request
 from tests.support.server import Server, always, say, status
 
+KEY_PARTS = ("a", "b", "c")
 EMPTY_BUCKET = {"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "90"}
 
 
@@ -291,6 +293,22 @@ def test_keys_are_in_no_repr_no_failure_and_no_exception():
     assert "hidden" not in repr(shown) + str(shown[4])
     assert "***" in failure.message
     assert {"key-hidden-1", "key-hidden-2", "key-hidden-3"} <= set(provider.secrets)
+
+
+def test_a_key_that_a_server_repeats_is_in_no_traceback():
+    key = f"key-{len(KEY_PARTS)}-hidden"  # not a text of this file, whose lines are in the traceback
+
+    async def main(provider):
+        async with provider.connect() as connection:
+            with pytest.raises(ProviderError) as caught:
+                await connection.ask(request(), Heard())
+            return caught.value
+
+    with Server(status(401, f"the key {key} is wrong")) as server:
+        error = anyio.run(main, chat(server, api_key=key))
+    assert "the key *** is wrong" in str(error)
+    assert key not in "".join(traceback.format_exception(error))
+    assert error.__context__ is None
 
 
 def test_the_identity_tells_keys_apart_and_stays_when_one_is_refreshed():

@@ -191,6 +191,23 @@ def test_the_output_cap_has_the_name_that_the_model_knows(url, model, name):
         assert {key: value for key, value in body.items() if key.startswith("max")} == {name: cap}
 
 
+def test_mistral_gets_short_ids_on_both_sides():
+    provider = OpenAIChat("m", base_url="https://api.mistral.ai/v1", api_key="k")
+    calls = (ToolCall("call_1", "add"), ToolCall("abcDEF123", "add"))
+    answers = [Message("tool", "1", tool_call_id=call.id) for call in calls]
+    sent = json.loads(provider.dialect().encode(request("q", Message("assistant", "", calls), *answers), stream=False))
+    made = [call["id"] for call in sent["messages"][1]["tool_calls"]]
+    assert made == [message["tool_call_id"] for message in sent["messages"][2:]]
+    assert all(len(one) == 9 and one.isalnum() for one in made)
+    assert made[1] == "abcDEF123"
+
+
+def test_a_query_of_the_base_url_stays_at_the_end():
+    with Server(say("hi")) as server:
+        assert ask(chat(server, base_url=f"{server.url}/?api-version=1")).text == "hi"
+        assert server.requests[0].path == "/v1/chat/completions?api-version=1"
+
+
 def test_no_tools_means_no_word_about_tools():
     provider = OpenAIChat("m", base_url="http://localhost:1/v1", tool_choice="required", parallel_tool_calls=False)
     with_tools = json.loads(provider.dialect().encode(request(tools=(ADD,)), stream=False))
@@ -282,10 +299,13 @@ def retried(provider, asked):
         ("parallel_tool_calls", "Unsupported parameter: 'parallel_tool_calls'"),
         ('"max_tokens"', "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead."),
         ("reasoning_content", "property 'reasoning_content' is unexpected"),
+        ("call_of_another_server", "Tool call id must be a-z, A-Z, 0-9, with a length of 9."),
     ],
 )
 def test_a_field_that_a_server_refuses_is_left_out_for_the_rest_of_the_turn(field, message):
-    asked = request("q", Message("assistant", "a", reasoning="r"), "q", tools=(ADD,), max_tokens=5)
+    wanted = Message("assistant", "a", (ToolCall("call_of_another_server", "add"),), reasoning="r")
+    answer = Message("tool", "1", tool_call_id="call_of_another_server")
+    asked = request("q", wanted, answer, tools=(ADD,), max_tokens=5)
     with Server(strict(field, message)) as server:
         provider = chat(server, send_reasoning=True, parallel_tool_calls=True)
         assert retried(provider, asked) == (R.BAD_REQUEST, "refreshed", "ok")
