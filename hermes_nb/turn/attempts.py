@@ -194,7 +194,7 @@ def _accept(state: TurnState, reply: Reply, chat: events.Chat) -> Reply:
     chat.reply = reply
     chat.cost_usd = state.account(reply, chat.provider, chat.model)
     if chat.purpose == "main":
-        state.prompt_tokens = reply.prompt_tokens or (reply.usage.input_tokens if reply.usage else None)
+        state.prompt_tokens = reply.usage.input_tokens if reply.usage else None
         state.sizes.observe(state.prompt_tokens, state.estimate, state.threshold)
     guard, identity = state.request.policies.guard, state.chain.provider.identity
     if guard is not None:

@@ -213,13 +213,16 @@ class TurnState:
         return time.monotonic() - self.started
 
     def account(self, reply: Reply, provider: str, model: str) -> float | None:
-        """Add a reply's tokens and price to the turn's; returns the price in dollars, if it is known."""
+        """Add the tokens and prices of a reply to the turn's; returns its own price in dollars, if it is known."""
         self.answered_by = (provider, reply.model or model)
-        if (usage := reply.usage) is None:
-            return None
+        for other in reply.others:
+            self._book(*other)
+        return None if reply.usage is None else self._book(provider, model, reply.usage)
+
+    def _book(self, provider: str, model: str, usage: Usage) -> float | None:
         self.add_usage(usage, provider, model)
         price = self.request.policies.ceiling.price
-        cost = self.guarded("price", lambda: price(provider, model, usage)) if price is not None else None
+        cost = None if price is None else self.guarded("price", lambda: price(provider, model, usage))
         if cost is not None:
             self.cost_usd = (self.cost_usd or 0.0) + cost
         return cost

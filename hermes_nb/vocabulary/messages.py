@@ -144,7 +144,8 @@ class Reply:
         usage: Tokens as the server counted them; None where it did not.
         model: The model that the server says answered; empty if it does not say.
         response_id: The server's id of the response; empty if it gave none.
-        prompt_tokens: Size of the acting prompt where `usage` counts more than that (Mixture-of-Agents).
+        others: Provider, model and tokens of other models that were asked for this reply (a mixture's references);
+            `usage` does not count them.
         partial: The stream ended before the reply was complete.
         time_to_first_chunk: Seconds from the request to the first streamed text or call; None if not streamed.
     """
@@ -154,7 +155,7 @@ class Reply:
     usage: Usage | None = None
     model: str = ""
     response_id: str = ""
-    prompt_tokens: int | None = None
+    others: tuple[tuple[str, str, Usage], ...] = ()
     partial: bool = False
     time_to_first_chunk: float | None = None
 

@@ -182,7 +182,7 @@ def chat_ended(snapshot: Snapshot, event: Event) -> Snapshot:
     over = replace(over, model=replace(over.model, served="" if served == over.model.model else served))
     if reply.usage is None:
         return over
-    prompt = reply.usage.input_tokens if reply.prompt_tokens is None else reply.prompt_tokens
+    prompt = reply.usage.input_tokens
     tokens = prompt + reply.usage.output_tokens
     return replace(over, context=replace(over.context, tokens=tokens, real=True))
 
