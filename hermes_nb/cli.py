@@ -66,6 +66,7 @@ def _parser() -> argparse.ArgumentParser:
 
     traces = verbs.add_parser("traces", help="show what trace files hold: a report, and their spans")
     traces.add_argument("files", nargs="+", metavar="FILE", help="a trace file, a logbook, or a folder")
+    traces.add_argument("--limit", type=_count, default=10, metavar="N", help="the newest N turns (default: 10)")
     traces.set_defaults(command=show_traces)
 
     lab = verbs.add_parser("lab", help="open JupyterLab")
@@ -97,7 +98,6 @@ def _count(text: str) -> int:
 def run_turn(options: argparse.Namespace) -> int:
     """Run one turn and show its answer, its spans and its budget."""
     from hermes_nb import Agent, Local  # noqa: PLC0415  quick verbs stay quick
-    from hermes_nb.traces import span_tree  # noqa: PLC0415
 
     prompt = sys.stdin.read() if options.prompt == "-" else options.prompt
     agent = Agent(
@@ -108,17 +108,14 @@ def run_turn(options: argparse.Namespace) -> int:
     )
     run = agent.start(prompt)
     result = run.result()
-    print(_shown(result.text) if result.text else f"(no answer: {result.exit_reason})")
-    print(f"\n{_shown(span_tree(run.trace))}\n\n{_spent(result)}")
-    if result.failure:
-        print(f"hermes-nb: {_shown(str(result.failure))}", file=sys.stderr)
+    print(_shown(f"{result.text}\n\n{run.trace.text_tree()}\n\n{_spent(result)}"))
     return 0 if result.exit_reason == "completed" else 1
 
 
 def _spent(result: TurnResult) -> str:
     budget, usage = result.budget, result.usage
     iterations = f"{budget.used} of {budget.limit} iterations used, {budget.refunded} given back"
-    return f"{result.exit_reason}: {iterations}; {usage.input_tokens} tokens in, {usage.output_tokens} out"
+    return f"{result.exit_reason}; {iterations}; {usage.input_tokens} tokens in, {usage.output_tokens} out"
 
 
 def load_function(name: str) -> Any:
@@ -151,12 +148,9 @@ def load_function(name: str) -> Any:
 def show_traces(options: argparse.Namespace) -> int:
     """Show what trace files hold."""
     from hermes_nb import load  # noqa: PLC0415  loads the frames
-    from hermes_nb.traces import span_tree  # noqa: PLC0415
 
-    for file in options.files:
-        traces = load(file)
-        print(_shown(str(traces.report)))
-        print(_shown(span_tree(traces)))
+    traces = load(options.files, limit=options.limit)
+    print(_shown(f"{traces.report}\n{traces!r}\n\n{traces.text_tree()}"))
     return 0
 
 

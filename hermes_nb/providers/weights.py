@@ -208,9 +208,10 @@ class Weights:
 def _locked(path: Path, tick: Callable[[], None]) -> Iterator[None]:
     """Hold the lock file; `tick` is called while another process holds it, and may raise."""
     lock = filelock.FileLock(path)
-    while not lock.is_locked:
+    while True:
         with contextlib.suppress(filelock.Timeout):
             lock.acquire(timeout=5 * TICK, poll_interval=TICK)
+            break
         tick()
     try:
         yield
