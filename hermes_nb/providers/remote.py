@@ -217,7 +217,7 @@ class _Reading:
 
     async def receive(self, response: httpx.Response) -> None:
         """Read a response into the assembly."""
-        if response.status_code != 200:  # noqa: PLR2004
+        if not response.is_success:
             raise ProviderError(refused(response.status_code, response.headers, await _beginning(response)))
         decoder = self._decoder
         try:

@@ -89,9 +89,9 @@ TABLE = (
     Sign(
         R.STREAM_UNSUPPORTED,
         wording=(
-            r"stream\w*(?:\W?true)?\W{0,3}(?:is |are )?(?:not|n't|un) ?(?:yet )?(?:supported|available|enabled)",
-            r"(?:not|n't) support\w* (?:\w+ ){0,3}\W?stream(?!_)",  # "does not support streaming"
-            r"'?stream'? does not support|verified to stream",  # OpenAI
+            r"\bstream\w*(?:\W?true)?\W{0,3}(?:is |are )?(?:not|n't|un) ?(?:yet )?(?:supported|available|enabled)",
+            r"(?:not|n't) support\w* (?:\w+ ){0,3}\W?\bstream(?!_)",  # "does not support streaming"
+            r"\bstream'? does not support|verified to stream",  # OpenAI
             r"stream must be false|only non-streaming|disable streaming",  # gateways
         ),
         unless=r"stream_options",

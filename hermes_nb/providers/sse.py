@@ -24,7 +24,7 @@ class Unreadable(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class ServerEvent:
-    """One event: its name (empty if it has none), and its data: parsed JSON, or the text `[DONE]`."""
+    """One event: its name (empty if it has none), and its data: parsed JSON, the text `[DONE]`, None if unreadable."""
 
     name: str
     data: Json
@@ -103,16 +103,14 @@ class EventDecoder:
 
     def _dispatch(self, *, last: bool = False) -> list[ServerEvent]:
         raw = b"\n".join(self._data)
-        if raw == b"[DONE]":
-            data: Json = DONE
-        else:
-            try:
-                data = json.loads(raw.decode("utf-8", "replace"))
-            except (ValueError, RecursionError):
-                self._check(len(raw))
-                if last:
-                    self._data, self._name = [], ""
-                return []
+        text = raw.decode("utf-8", "replace")
+        try:
+            data = DONE if text == DONE else json.loads(text)
+        except (ValueError, RecursionError):
+            self._check(len(raw))
+            if not last:
+                return []  # it may go on in the next line
+            data = {"message": text} if self._name == "error" else None
         event = ServerEvent(self._name, data)
         self._data, self._name = [], ""
         return [event]

@@ -300,6 +300,7 @@ def test_reasoning_that_is_cut_is_a_failure_that_keeps_it():
         ({"choices": [{"delta": {}, "finish_reason": "insufficient_system_resource"}]}, R.OVERLOADED),
         ({"error": "Overloaded", "choices": []}, R.OVERLOADED),
         (b'event: error\ndata: {"message": "Overloaded"}\n\n', R.OVERLOADED),
+        (b"event: error\ndata: Overloaded, sorry\n\n", R.OVERLOADED),
     ],
 )
 @pytest.mark.parametrize("before", [0, 3])
