@@ -16,7 +16,7 @@ from hermes_nb.vocabulary.failures import ConfigurationError, HermesError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hermes_nb import TurnResult
+    from hermes_nb.turn.result import TurnResult
 
 USER_ERROR = 2
 INTERRUPTED = 130
@@ -97,7 +97,8 @@ def _count(text: str) -> int:
 
 def run_turn(options: argparse.Namespace) -> int:
     """Run one turn and show its answer, its spans and its budget."""
-    from hermes_nb import Agent, Local  # noqa: PLC0415  quick verbs stay quick
+    from hermes_nb.agent import Agent  # noqa: PLC0415  quick verbs stay quick
+    from hermes_nb.providers.local import Local  # noqa: PLC0415
 
     prompt = sys.stdin.read() if options.prompt == "-" else options.prompt
     agent = Agent(
@@ -147,7 +148,7 @@ def load_function(name: str) -> Any:
 
 def show_traces(options: argparse.Namespace) -> int:
     """Show what trace files hold."""
-    from hermes_nb import load  # noqa: PLC0415  loads the frames
+    from hermes_nb.traces import load  # noqa: PLC0415  loads the frames
 
     traces = load(options.files, limit=options.limit)
     print(_shown(f"{traces.report}\n{traces!r}\n\n{traces.text_tree()}"))
