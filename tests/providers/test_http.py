@@ -82,15 +82,15 @@ def test_the_total_is_a_limit_for_a_stream_that_never_ends():
 
 def test_the_total_is_the_limit_without_a_stream():
     with Server(stall(), slow(0.5, say("ok"))) as server:
-        provider = chat(server, stream=False, timeout=Timeouts(first_token=0.1, idle=0.1, total=1))
+        provider = chat(server, stream=False, timeout=Timeouts(first_token=0.1, idle=0.1, total=2))
         failure, reply = ask_all(provider, [request(), request()])
     assert failure.error_type == "total_timeout"
     assert reply.text == "ok"
 
 
 def test_a_slow_stream_that_keeps_coming_is_left_alone():
-    with Server(drip(stream(*text_chunks(*"abcdefgh", finish="stop")), 0.15)) as server:
-        assert ask(chat(server, timeout=QUICK)).text == "abcdefgh"
+    with Server(drip(stream(*text_chunks(*"abcdefgh", finish="stop")), 0.2)) as server:
+        assert ask(chat(server, timeout=Timeouts(first_token=1.2, idle=1.2))).text == "abcdefgh"
 
 
 def test_a_complete_reply_does_not_wait_for_the_end_of_the_stream(monkeypatch):
@@ -144,7 +144,7 @@ def test_a_cancelled_request_is_seen_by_the_server_at_once(answer):
 
         cancelled, reply = anyio.run(main)
         assert reply.text == "next"
-        assert server.requests[0].wait().disconnected - cancelled < 1  # usually within 5 ms
+        assert server.requests[0].wait().disconnected - cancelled < 3  # usually within 1 ms
 
 
 # ------------------------------------------------------------------------------------------------ connections

@@ -163,7 +163,7 @@ def test_an_aggregator_that_fails_is_a_failure_of_the_request():
 
 def test_references_are_asked_at_once_or_one_by_one():
     for parallel, busiest in ((8, 3), (2, 2), (1, 1)):
-        with Server(*[slow(0.2, say("x"))] * 3) as shared, Server(say("done")) as acting:
+        with Server(*[slow(0.5, say("x"))] * 3) as shared, Server(say("done")) as acting:
             ask(Mixture([chat(shared)] * 3, chat(acting), parallel=parallel))
             assert shared.busiest == busiest
 
