@@ -55,8 +55,8 @@ docs: export NO_MKDOCS_2_WARNING = 1
 docs: .venv/dev.stamp  ## the documentation site, notebooks run, into site/
 	@$(BIN)/mkdocs build --strict
 
-bench: .venv/dev.stamp  ## ours against the raw loop and the peers that are installed
-	@$(RUN) benchmarks/run.py
+bench: .venv/dev.stamp  ## the programs that measure, one after the other
+	@for program in benchmarks/*.py; do echo "── $$program"; $(RUN) $$program || exit 1; done
 
 interop: .venv/dev.stamp  ## real turns through the servers of other tools
 	@$(RUN) -m pytest -m interop tests/interop
