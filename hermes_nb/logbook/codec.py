@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 from pydantic_core import to_json, to_jsonable_python
 
 from hermes_nb.vocabulary import events
+from hermes_nb.vocabulary.failures import Failure, FailureReason
 from hermes_nb.vocabulary.messages import Message, Reply, ToolCall, ToolSpec, Usage
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def _shape(cls: type[Any]) -> Shape:
     return Shape(names, defaults, get if len(names) > 1 else lambda value: (get(value),))
 
 
-SHAPES = {cls: _shape(cls) for cls in (*KINDS.values(), Message, Reply, ToolCall, ToolSpec, Usage)}
+SHAPES = {cls: _shape(cls) for cls in (*KINDS.values(), Message, Reply, ToolCall, ToolSpec, Usage, Failure)}
 """The fields of the vocabulary, with their defaults; a field without one has a mark of its own there."""
 
 
@@ -171,6 +172,14 @@ def _content(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
+_REASONS = {reason.value: reason for reason in FailureReason}
+
+
+def _reason(value: str) -> FailureReason:
+    """The reason; one that this version does not know is a bad request."""
+    return _REASONS.get(value, FailureReason.BAD_REQUEST)
+
+
 def _tools(value: Any) -> tuple[ToolSpec, ...]:
     return tuple(build(ToolSpec, item) for item in (json.loads(value) if isinstance(value, str) else value))
 
@@ -185,6 +194,10 @@ _DECODERS: dict[tuple[type[Any], str], Callable[[Any], Any]] = {
     (events.Chat, "messages"): lambda value: tuple(map(message, value)),
     (events.Chat, "tools"): _tools,
     (events.Chat, "reply"): lambda value: build(Reply, value),
+    (events.Attempt, "refused"): lambda value: build(Reply, value),
+    (events.Attempt, "failure"): lambda value: build(Failure, value),
+    (Failure, "reason"): _reason,
+    (Failure, "partial"): message,
     (events.Tool, "result"): _content,
     (events.MessageAdded, "message"): message,
     (events.HistoryReplaced, "messages"): lambda value: tuple(map(message, value)),

@@ -14,11 +14,11 @@ from hermes_nb.policies.replies import failure_of
 from hermes_nb.policies.thinking import without_thinking
 from hermes_nb.providers.base import ModelRequest
 from hermes_nb.vocabulary import events
-from hermes_nb.vocabulary.failures import Failure, FailureReason, ProviderError
+from hermes_nb.vocabulary.failures import Failure, FailureReason, ProviderError, ReplayMismatch
 from hermes_nb.vocabulary.messages import Reply
 
 if TYPE_CHECKING:
-    from hermes_nb.providers.base import Connection, Provider
+    from hermes_nb.providers.base import Connection, Provider, Renewal
     from hermes_nb.turn.state import TurnState
     from hermes_nb.vocabulary.messages import Message
 
@@ -56,11 +56,11 @@ async def ask_provider(state: TurnState, question: Question, chat: events.Chat) 
     while True:
         chat.attempts = tally.attempts = tally.attempts + 1
         with state.recorder.scope(_attempt(state, tally, waited)) as attempt:
-            answer = await _send(state, connection, question, chat, tally)
+            answer = await _send(state, connection, question, chat, tally, attempt)
             if isinstance(answer, Reply):
                 attempt.outcome = "success"
                 return _accept(state, answer, chat)
-            step = await _decide(state, connection, answer, tally)
+            step = await _decide(state, connection, answer, tally, attempt)
             _fail_attempt(attempt, answer, step, state)
         if step in (Step.GIVE_UP, Step.COMPRESS):
             raise ProviderError(answer)
@@ -81,7 +81,12 @@ async def _connect(state: TurnState) -> Connection:
 
 
 async def _send(
-    state: TurnState, connection: Connection, question: Question, chat: events.Chat, tally: Tally
+    state: TurnState,
+    connection: Connection,
+    question: Question,
+    chat: events.Chat,
+    tally: Tally,
+    attempt: events.Attempt,
 ) -> Reply | Failure:
     """One request: a reply that can be used, or the failure."""
     provider = state.chain.provider
@@ -99,11 +104,14 @@ async def _send(
         reply = await connection.ask(request, state.on_text if question.purpose == "main" else _ignore)
     except ProviderError as error:
         return _rescued(error.failure) or error.failure
+    except ReplayMismatch:
+        raise
     except Exception as error:  # noqa: BLE001  a provider of the user's may raise anything
         return _unexpected(error, provider)
     reply = without_thinking(reply)
     failure = None if question.lenient else failure_of(reply, provider.name, provider.model)
     if failure is not None:
+        attempt.refused = reply
         state.account(reply, provider.name, provider.model)
     return failure or reply
 
@@ -132,14 +140,16 @@ def _unexpected(error: Exception, provider: Provider) -> Failure:
     )
 
 
-async def _decide(state: TurnState, connection: Connection, failure: Failure, tally: Tally) -> Step:
+async def _decide(
+    state: TurnState, connection: Connection, failure: Failure, tally: Tally, attempt: events.Attempt
+) -> Step:
     """What follows from the failure; other credentials are tried here, for only they know whether there are any."""
     retry, fallback_left = state.request.policies.retry, state.chain.left > 0
     tally.failures += 1
     step = next_step(failure, tally, retry, fallback_left=fallback_left)
     if step is not Step.RENEW:
         return step
-    renewal = await _renew(state, connection, failure)
+    attempt.renewal = renewal = await _renew(state, connection, failure)
     if renewal in ("refreshed", "rotated"):
         tally.failures -= 1
         return step
@@ -149,7 +159,7 @@ async def _decide(state: TurnState, connection: Connection, failure: Failure, ta
     return step
 
 
-async def _renew(state: TurnState, connection: Connection, failure: Failure) -> str:
+async def _renew(state: TurnState, connection: Connection, failure: Failure) -> Renewal:
     try:
         return await connection.renew(failure)
     except Exception as error:  # noqa: BLE001  a refresh callback of the user's may raise anything
@@ -223,6 +233,7 @@ def _attempt(state: TurnState, tally: Tally, waited: float) -> events.Attempt:
 def _fail_attempt(attempt: events.Attempt, failure: Failure, step: Step, state: TurnState) -> None:
     attempt.reason, attempt.status, attempt.retry_after = failure.reason.value, failure.status, failure.retry_after
     attempt.error_type, attempt.error = failure.error_type or failure.reason.value, failure.message
+    attempt.failure = failure
     attempt.outcome = "retry"
     if step is Step.COMPRESS:
         attempt.outcome = "compress"

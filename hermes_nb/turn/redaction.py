@@ -8,6 +8,7 @@ from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
 from hermes_nb.vocabulary.events import Scoped
+from hermes_nb.vocabulary.failures import Failure
 from hermes_nb.vocabulary.messages import Message, Reply, ToolCall
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ class _Redactor:
         if isinstance(value, dict):
             pairs = {key: self._clean(item) for key, item in value.items()}
             return value if all(map(operator.is_, pairs.values(), value.values())) else pairs
-        return self._fields(value) if isinstance(value, Reply | ToolCall) else value
+        return self._fields(value) if isinstance(value, Reply | ToolCall | Failure) else value
 
     def _message(self, message: Message) -> Message:
         """Each message is looked through once; it never changes."""

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from contextlib import AbstractContextManager
 
+    from hermes_nb.vocabulary.failures import Failure
     from hermes_nb.vocabulary.messages import Content, Message, Reply, ToolSpec, Usage
 
 Phase = Literal["started", "ended", "point"]
@@ -142,7 +143,11 @@ class Chat:
 
 @dataclass(slots=True)
 class Attempt:
-    """One request to a model server."""
+    """One request to a model server.
+
+    A reply that was used stands in the chat; one that was refused, the failure with all its fields, and what asking
+    for other credentials brought are kept here, so that a replay can tell the loop the same.
+    """
 
     kind: ClassVar[str] = "attempt"
     number: int
@@ -160,6 +165,9 @@ class Attempt:
     injected: str = ""
     error_type: str = ""
     error: str = ""
+    refused: Reply | None = None
+    failure: Failure | None = None
+    renewal: Literal["", "refreshed", "rotated", "later"] = ""
 
 
 @dataclass(slots=True)

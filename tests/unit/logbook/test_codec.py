@@ -17,6 +17,7 @@ from hermes_nb.logbook import Logbook
 from hermes_nb.logbook.codec import KINDS, LONG, Encoder, build, dumps, loads
 from hermes_nb.turn.recorder import Recorder
 from hermes_nb.vocabulary import events
+from hermes_nb.vocabulary.failures import Failure, FailureReason
 from hermes_nb.vocabulary.messages import Message, Reply, ToolCall, ToolSpec, Usage
 
 texts = st.one_of(
@@ -53,6 +54,10 @@ replies = st.builds(
     Reply, messages, st.sampled_from(["stop", "length", "unknown"]), st.one_of(st.none(), usages), texts, texts,
     st.one_of(st.none(), st.integers(0, 10**6)), st.booleans(), st.one_of(st.none(), st.floats(0, 100)),
 )  # fmt: skip
+failures = st.builds(
+    Failure, st.sampled_from(FailureReason), texts, texts, texts, st.one_of(st.none(), st.integers(100, 599)),
+    limit=st.one_of(st.none(), st.integers(1, 10**6)), partial=st.one_of(st.none(), messages),
+)  # fmt: skip
 histories = st.lists(messages, max_size=4).map(tuple)
 scopes = st.one_of(
     st.builds(events.Chat, texts, texts, messages=histories, tools=st.lists(specs, max_size=2).map(tuple)),
@@ -68,7 +73,10 @@ points = st.one_of(
     st.builds(events.Steered, st.integers(1, 9), texts, st.just("queued"), texts),
     st.builds(events.Degraded, st.just("guard"), texts),
 )
-ends = st.fixed_dictionaries({}, optional={"reply": replies, "result": contents, "error": texts, "usage": usages})
+_ends = {
+    "reply": replies, "refused": replies, "failure": failures, "result": contents, "error": texts, "usage": usages,
+}  # fmt: skip
+ends = st.fixed_dictionaries({}, optional=_ends)
 
 
 def tell(recorder: Recorder, plan) -> None:
