@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from hermes_nb.delegation import AgentTool
 from hermes_nb.logbook.guardfile import GuardFile
+from hermes_nb.logbook.places import home
 from hermes_nb.policies.compression import Compression
 from hermes_nb.policies.guard import RateGuard
 from hermes_nb.policies.guardrails import Guardrails
@@ -28,6 +29,7 @@ from hermes_nb.vocabulary.messages import Message
 if TYPE_CHECKING:
     from os import PathLike
 
+    from hermes_nb.tools.checkpoints import Checkpoints
     from hermes_nb.tools.definition import Tool
     from hermes_nb.turn.result import TurnResult
     from hermes_nb.vocabulary.messages import Content
@@ -58,7 +60,8 @@ class Agent:
         budget_notice: Tells the model that its budget is running out; None for never.
         context_files: A working directory whose AGENTS.md (or HERMES.md, CLAUDE.md, .cursorrules) is told to the model;
             read when the agent is made.
-        checkpoints: Saves the files of a directory before a tool changes them.
+        checkpoints: `Checkpoints(directory)` saves the directory's files before a tool marked `writes=` changes
+            them; `Run.restore(iteration)` brings them back.
         faults: Injected failures; see `hermes_nb.Faults`.
 
     Raises:
@@ -74,7 +77,7 @@ class Agent:
     policies: Policies
     context_files: str | PathLike[str] | None
     context: str = field(repr=False)
-    checkpoints: Any = field(default=None, repr=False)
+    checkpoints: Checkpoints | None = field(default=None, repr=False)
     faults: Any = None
 
     def __init__(  # noqa: PLR0913  one argument for each decision, all but one by keyword
@@ -94,7 +97,7 @@ class Agent:
         guardrails: Guardrails | None = None,
         budget_notice: BudgetNotice | None = None,
         context_files: str | PathLike[str] | None = None,
-        checkpoints: Any = None,
+        checkpoints: Checkpoints | None = None,
         faults: Any = None,
     ) -> None:
         if not isinstance(budget, IterationBudget):
@@ -198,8 +201,12 @@ class Agent:
         tracer_provider: Any = None,
         paused: bool = False,
     ) -> Run:
+        spill = None
         if session is not None:
             request = session.open_turn(request)
+            spill = home() / "results" / request.conversation_id
+        toolbox = self.toolbox.fitted(self.models[0].context_window, spill)
+        request = replace(request, toolbox=toolbox)
         budget = self.budget if isinstance(self.budget, IterationBudget) else IterationBudget(self.budget)
         run = Run(self, request, budget, session=session, sinks=sinks, tracer_provider=tracer_provider, paused=paused)
         run._start()  # noqa: SLF001  a run is started by its agent only
@@ -286,6 +293,7 @@ class Agent:
             policies=self.policies,
             turn_id=str(uuid.uuid4()),
             conversation_id=str(uuid.uuid4()),
+            checkpoints=self.checkpoints,
             metadata=dict(metadata or {}),
         )
 

@@ -19,12 +19,14 @@ from hermes_nb.turn.loop import run_turn
 from hermes_nb.turn.recorder import Recorder
 from hermes_nb.turn.redaction import redactor
 from hermes_nb.vocabulary import events
+from hermes_nb.vocabulary.failures import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable
 
     from hermes_nb.agent import Agent
     from hermes_nb.session import Session
+    from hermes_nb.tools.checkpoints import Restored
     from hermes_nb.traces import Trace
     from hermes_nb.turn.inbox import Source, Steer
     from hermes_nb.turn.request import TurnRequest
@@ -277,6 +279,23 @@ class Run:
             RunInProgress: This turn is not over yet.
         """
         return self.agent.follow(self, prompt, paused=paused)
+
+    def restore(self, iteration: int) -> Restored:
+        """Bring back the files of the checkpoint directory as they were before an iteration changed them.
+
+        What is there now is saved first.
+
+        Args:
+            iteration: Of this turn, from 1.
+
+        Raises:
+            ConfigurationError: The agent has no checkpoints.
+            CheckpointError: There is no snapshot of that iteration, or the files cannot be written.
+        """
+        if (checkpoints := self.request.checkpoints) is None:
+            msg = "the agent keeps no checkpoints; make it with Agent(checkpoints=Checkpoints(directory))"
+            raise ConfigurationError(msg)
+        return checkpoints.restore(self.turn_id, iteration)
 
     # ------------------------------------------------------------------------------------- show
 

@@ -11,6 +11,7 @@ from hermes_nb.tools.definition import FunctionTool, tool
 if TYPE_CHECKING:
     from pathlib import Path
 
+READER = "read_result"
 _NAME = re.compile(r"[0-9a-f]{20}\.txt")
 _LONGEST = 20_000
 
@@ -18,7 +19,7 @@ _LONGEST = 20_000
 def result_reader(directory: Path) -> FunctionTool[[str, int, int], str]:
     """A tool `read_result` that reads files which the toolbox has put into this directory, and no others."""
 
-    @tool(parallel_safe=True, type="datastore", result_limit=_LONGEST + 1_000)
+    @tool(name=READER, parallel_safe=True, type="datastore", result_limit=_LONGEST + 1_000)
     def read_result(file: str, start: int = 0, characters: int = 8_000) -> str:
         """Read a part of a tool result that was too long to be shown.
 

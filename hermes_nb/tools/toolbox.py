@@ -9,7 +9,7 @@ from hermes_nb.tools import results
 from hermes_nb.tools.batch import Batch, segments
 from hermes_nb.tools.definition import Tool, tool
 from hermes_nb.tools.names import closest
-from hermes_nb.tools.stored import result_reader
+from hermes_nb.tools.stored import READER, result_reader
 from hermes_nb.vocabulary.failures import ConfigurationError
 
 if TYPE_CHECKING:
@@ -37,8 +37,8 @@ class Toolbox:
         batch_timeout: Seconds for all calls of one reply; a tool with a time-out of its own is not bound by it.
         result_limit: Characters of one result; more is kept in a file, and the model reads a preview.
         batch_limit: Characters of all results of one reply; the largest are cut first.
-        spill: Directory for the whole text of results that were cut; with it the model is offered `read_result`,
-            a tool that reads there.
+        spill: Directory for the whole text of results that were cut; once one was, the model is offered
+            `read_result`, a tool that reads there.
 
     Raises:
         ConfigurationError: Two tools have one name, something is no tool, or a limit cannot work.
@@ -51,6 +51,7 @@ class Toolbox:
     result_limit: int
     batch_limit: int
     spill: Path | None
+    reader: Tool | None
 
     def __init__(
         self,
@@ -68,9 +69,8 @@ class Toolbox:
                 msg = f"{name} is a number above 0, not {limit!r}"
                 raise ConfigurationError(msg)
         named = _named(tools)
-        if spill is not None and named:
-            named.setdefault("read_result", result_reader(spill))
-        fields = limits | {"tools": named, "batch_limit": batch_limit, "spill": spill}
+        reader = None if spill is None or not named or READER in named else result_reader(spill)
+        fields = limits | {"tools": named, "batch_limit": batch_limit, "spill": spill, "reader": reader}
         for name, value in fields.items():
             object.__setattr__(self, name, value)
 
@@ -78,6 +78,10 @@ class Toolbox:
     def specs(self) -> tuple[ToolSpec, ...]:
         """What the model is told of each tool, in the order given."""
         return tuple(tool.spec for tool in self.tools.values())
+
+    def offered(self, *, shortened: bool) -> tuple[ToolSpec, ...]:
+        """What the model is told of, with the reader of stored results once a result was shortened."""
+        return self.specs if self.reader is None or not shortened else (*self.specs, self.reader.spec)
 
     def fitted(self, context_window: int | None, spill: Path | None) -> Toolbox:
         """This box with limits that suit a window, and a place for what exceeds them; see `results.limits_for`."""
@@ -93,6 +97,8 @@ class Toolbox:
 
     def find(self, name: str) -> Tool | None:
         """The tool that a model means by this name: exactly that one, or the only one that is spelled like it."""
+        if self.reader is not None and name == READER:
+            return self.reader
         return self.tools.get(name) or self.tools.get(closest(name, self.tools))
 
     def all_free(self, calls: Iterable[ToolCall]) -> bool:

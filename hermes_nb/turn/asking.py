@@ -137,7 +137,7 @@ def _chat(state: TurnState, question: Question) -> events.Chat:
         server_port=port,
         parameters=provider.parameters,
         messages=question.messages or state.wire.request(state.system, question.notice),
-        tools=() if question.messages else state.request.toolbox.specs,
+        tools=() if question.messages else state.tools,
         compacted=state.compacted,
     )
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hermes_nb.providers.base import Provider
+    from hermes_nb.tools.checkpoints import Checkpoints
     from hermes_nb.tools.toolbox import Toolbox
     from hermes_nb.vocabulary.messages import Content, Message
 
@@ -53,6 +54,7 @@ class TurnRequest:
         replay_of: The turn that is being replayed or forked.
         system: The system prompt that the conversation has used so far; built anew where there is none.
         sizes: What the conversation has taught about the size of requests.
+        checkpoints: Saves files before tools change them.
         metadata: The user's own labels; they go to the trace.
     """
 
@@ -70,5 +72,6 @@ class TurnRequest:
     previous_turn_id: str = ""
     replay_of: str = ""
     system: str = ""
+    checkpoints: Checkpoints | None = None
     sizes: CompressionState = field(default_factory=CompressionState)
     metadata: Mapping[str, Any] = field(default_factory=dict)

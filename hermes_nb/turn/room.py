@@ -51,7 +51,7 @@ def measure(state: TurnState, *, overflow: bool = False) -> Room:
     window = policy.window(state.sizes, provider.context_window)
     reserved = provider.parameters.get("max_tokens")
     threshold = policy.tokens(window, reserved if isinstance(reserved, int) else 0)
-    overhead = state.meter.overhead(state.system, state.request.toolbox.specs)
+    overhead = state.meter.overhead(state.system, state.tools)
     state.estimate = overhead + state.meter.messages(state.history)
     goal = policy.goal(state.sizes, state.estimate, threshold, overflow=overflow)
     state.threshold = threshold

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 from hermes_nb.policies.guardrails import GuardrailState
 from hermes_nb.policies.thinking import ThinkingFilter
 from hermes_nb.policies.tokens import TokenMeter
+from hermes_nb.tools.stored import READER
 from hermes_nb.turn.chain import Chain
 from hermes_nb.turn.prompting import NAMELESS, Wire, system_prompt, with_identity
 from hermes_nb.turn.result import ExitReason, TurnResult
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from hermes_nb.turn.request import TurnRequest
     from hermes_nb.vocabulary.budget import BudgetView, IterationBudget
     from hermes_nb.vocabulary.failures import Failure
-    from hermes_nb.vocabulary.messages import Reply, ToolCall
+    from hermes_nb.vocabulary.messages import Reply, ToolCall, ToolSpec
 
 T = TypeVar("T")
 
@@ -118,6 +119,7 @@ class TurnState:
     landing_detail: str = ""
     in_grace: bool = False
     noticed: bool = False
+    shortened: bool = False
     ending: Ending | None = None
     started: float = field(default_factory=time.monotonic)
     _call_ids: set[str] = field(default_factory=set)
@@ -135,6 +137,7 @@ class TurnState:
         self.history = list(request.history)
         self.wire = Wire(request.history)
         self._call_ids = {call.id for message in request.history for call in message.tool_calls}
+        self.shortened = any(message.role == "tool" and READER in message.text for message in request.history)
         self.system = request.system or system_prompt(
             request.instructions, self.chain.provider, tools=bool(request.toolbox.specs)
         )
@@ -171,6 +174,11 @@ class TurnState:
         call_id = call.id if call.id and call.id not in self._call_ids else f"call_{secrets.token_hex(8)}"
         self._call_ids.add(call_id)
         return replace(call, id=call_id, name=call.name.strip() or NAMELESS)
+
+    @property
+    def tools(self) -> tuple[ToolSpec, ...]:
+        """What the model may call."""
+        return self.request.toolbox.offered(shortened=self.shortened)
 
     @property
     def unread(self) -> bool:

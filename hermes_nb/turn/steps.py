@@ -148,6 +148,8 @@ async def run_tools(state: TurnState, reply: Reply) -> None:
         agent_name=request.agent,
         budget=state.budget,
         recorder=state.recorder,
+        checkpoints=request.checkpoints,
+        directory=request.toolbox.spill,
         turn=state,
     )
 
@@ -168,6 +170,7 @@ def take_result(state: TurnState, result: ToolResult) -> None:
         result = replace(result, content=_with_warning(result.content, verdict.warning))
     if result.status != "skipped":
         state.counts.tool_calls += 1
+    state.shortened = state.shortened or bool(result.stored_at)
     state.add(result.as_message())
     if verdict.halt:
         reason = ExitReason.INVALID_TOOL_CALLS if verdict.invalid else ExitReason.GUARDRAIL_HALT

@@ -228,21 +228,29 @@ def test_parts_33_a_hard_stop():
     assert problems(result.messages) == []
 
 
-def test_parts_34_large_results_stay_reachable():
-    """Cut for the model, the largest first; the whole text is kept, and the model can read on."""
+def test_parts_34_large_results_stay_reachable(tmp_path):
+    """Cut for the model, the largest first; the whole text is kept, and from then on the model can read on."""
 
     @hn.tool
     def big(size: int) -> str:
         """Returns much."""
         return f"begin {'x' * size} end"
 
+    def read_on(request):
+        first = next(row["content"] for row in request.messages if row["role"] == "tool")
+        file = next(word for word in first.split() if ".txt" in word).strip(",")
+        return call("read_result", file=file, start=150_000, characters=100)
+
     sizes = [150_000, 90_000, 80_000, 70_000]
-    with Server(calls(*[call("big", size=size) for size in sizes]), say("ok")) as server:
-        result = run(agent(server, tools=[big]))
+    with Server(calls(*[call("big", size=size) for size in sizes]), read_on, say("ok")) as server:
+        result = run(agent(server, tools=[big]), session=hn.Session(tmp_path / "log.db", id="c"))
 
     told = texts(server.requests[1])[-4:]
     assert sum(map(len, told)) <= 200_000
     assert len(told[0]) < 3_000
+    assert texts(server.requests[2])[-1].endswith("xxx end")
+    names = [[tool["function"]["name"] for tool in request.body["tools"]] for request in server.requests]
+    assert names == [["big"], ["big", "read_result"], ["big", "read_result"]]
     assert result.completed
 
 

@@ -808,3 +808,28 @@ def test_a_long_context_file_keeps_its_beginning_and_its_end(tmp_path):
     assert made.context.endswith("end")
     with pytest.raises(hn.ConfigurationError, match="no directory"):
         agent(context_files=tmp_path / "nowhere")
+
+
+# ---------------------------------------------------------------------------------------- checkpoints
+
+
+def test_files_are_saved_before_a_tool_changes_them_and_can_be_brought_back(tmp_path):
+    work = tmp_path / "work"
+    work.mkdir()
+    (work / "notes.txt").write_text("as it was")
+
+    @hn.tool(writes=True)
+    def overwrite(text: str) -> str:
+        """Overwrites the notes."""
+        (work / "notes.txt").write_text(text)
+        return "written"
+
+    steps = [call("overwrite", text="first"), call("overwrite", text="second"), say("done")]
+    run = agent(*steps, tools=[overwrite], checkpoints=hn.Checkpoints(work)).start("q", session=False)
+    assert run.result().completed
+    run.restore(2)
+    assert (work / "notes.txt").read_text() == "first"
+    run.restore(1)
+    assert (work / "notes.txt").read_text() == "as it was"
+    with pytest.raises(hn.ConfigurationError, match="no checkpoints"):
+        agent(say("x")).start("q", session=False).restore(1)

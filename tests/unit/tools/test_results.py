@@ -170,7 +170,8 @@ def test_equal_texts_share_one_file_and_no_part_file_is_left(tmp_path):
 def test_the_model_reads_the_rest_of_a_long_result_piece_by_piece(tmp_path):
     text = "".join(f"{n:08}\n" for n in range(20_000))
     box = Toolbox([tool(name="long")(lambda: text)], spill=tmp_path)
-    assert [spec.name for spec in box.specs] == ["long", "read_result"]
+    assert [spec.name for spec in box.offered(shortened=False)] == ["long"]
+    assert [spec.name for spec in box.offered(shortened=True)] == ["long", "read_result"]
     [cut] = run_batch(box, ask("long")).results
     [piece] = run_batch(box, ask("read_result", file=cut.stored_at, start=9_000, characters=18)).results
     assert piece.content == "[Characters 9,000 to 9,018 of 180,000.]\n00001000\n00001001\n"
