@@ -99,7 +99,7 @@ class Calls:
         index = index if isinstance(index, int | str) and not isinstance(index, bool) else None
         identity, name, arguments = _parts(delta)
         slot = self._find(index, identity, name, place, count)
-        if slot is not None and slot.complete and (slot.id, slot.text) == (identity, arguments):
+        if slot is not None and name and slot.complete and (slot.id, slot.text) == (identity, arguments):
             return ""  # the whole call once more
         if slot is None or slot.differs(identity, name, arguments):
             slot = self._open(identity, index)
@@ -109,18 +109,15 @@ class Calls:
         return arguments
 
     def _find(self, index: int | str | None, identity: str, name: str, place: int, count: int) -> _Slot | None:
-        if index is not None and (slot := self._by_index.get(index)):
+        """The call that a delta goes on with; None when it begins one."""
+        if slot := self._by_id.get(identity) if index is None else self._by_index.get(index):
             return slot
-        if index is None and identity and (slot := self._by_id.get(identity)):
-            return slot
-        last = self._slots[-1] if self._slots else None
-        if index is None and count > 1 and not identity:
-            return None if name else self._slots[place] if len(self._slots) >= count else last
-        if name and (identity or index is not None):
+        told = (index is not None) + bool(identity) + bool(name)
+        if told > 1 or not self._slots:
             return None
-        if identity and index is not None:
-            return None
-        return last
+        if count > 1 and index is None and not identity:  # side by side in one chunk: the place tells
+            return None if name else self._slots[place] if len(self._slots) >= count else self._slots[-1]
+        return self._slots[-1]
 
     def _open(self, identity: str, index: int | str | None) -> _Slot:
         slot = _Slot(identity)

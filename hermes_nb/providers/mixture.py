@@ -34,8 +34,8 @@ class Mixture:
     acts alone. A request of the same state (a retry) reuses the advice. References are asked for the turn's main
     requests only, not for summaries.
 
-    `Reply.usage` counts the aggregator, `Reply.others` the references. One request costs one
-    iteration, however many references there are.
+    `Reply.usage` counts the aggregator, `Reply.others` the references. One request costs one iteration, however many
+    references there are.
 
     Args:
         references: Models that advise: strings or providers.
