@@ -1,6 +1,6 @@
-"""What the documentation site makes of the code at build time: tables, and the notebooks.
+"""What the documentation site takes from the code at build time: tables, the loop, and the notebooks.
 
-A page says `<!-- table: NAME -->` where a table of this file belongs, so that no figure of the code is written twice.
+A page says `<!-- insert: NAME -->` where something of this file belongs, so that nothing of the code is written twice.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from hermes_nb.policies.limits import BudgetNotice, Grace, Refund
 from hermes_nb.policies.recovery import RECOVERY, Step
 from hermes_nb.policies.retry import Retry
 from hermes_nb.providers.endpoints import ENDPOINTS
+from hermes_nb.turn.loop import run_turn
 from hermes_nb.turn.result import ExitReason
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from mkdocs.structure.files import Files
 
 ROOT = Path(__file__).parent.parent
-PLACE = re.compile(r"<!-- table: (\w+) -->")
+PLACE = re.compile(r"<!-- insert: (\w+) -->")
 
 
 @event_priority(100)
@@ -47,11 +48,16 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Put the tables in their places."""
-    return PLACE.sub(lambda match: globals()[f"{match[1]}_table"](), markdown)
+    """Put the insertions in their places."""
+    return PLACE.sub(lambda match: globals()[match[1]](), markdown)
 
 
-def recovery_table() -> str:
+def loop() -> str:
+    """The source of the loop."""
+    return f"```python\n{inspect.getsource(run_turn)}```"
+
+
+def recovery() -> str:
     """What follows from each kind of failure, from the table that the loop itself reads."""
     words = {step: doc for step, doc in attribute_docs(Step).items() if step}
     rows = []
@@ -61,7 +67,7 @@ def recovery_table() -> str:
     return table(("reason", "what is tried, in this order"), rows)
 
 
-def exits_table() -> str:
+def exits() -> str:
     """Every exit reason, and what it counts as."""
     kind = {(True, False): "failed", (False, True): "interrupted", (False, False): ""}
     rows = [
@@ -71,7 +77,7 @@ def exits_table() -> str:
     return table(("exit reason", "counts as"), rows)
 
 
-def defaults_table() -> str:
+def defaults() -> str:
     """The defaults of the policies, from their dataclasses."""
     rows = [
         (f"`{policy.__name__}`", f"`{field.name}`", f"`{field.default!r}`", argument_docs(policy)[field.name])
@@ -82,7 +88,7 @@ def defaults_table() -> str:
     return table(("policy", "argument", "default", "meaning"), rows)
 
 
-def dependencies_table() -> str:
+def dependencies() -> str:
     """What is installed, and why: from the comments of the project file."""
     text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     project = tomllib.loads(text)["project"]
@@ -93,7 +99,7 @@ def dependencies_table() -> str:
     return table(("package", "installed", "for"), rows)
 
 
-def servers_table() -> str:
+def servers() -> str:
     """The model servers that are known by name."""
     rows = [
         (f"`{server.name}:MODEL`", server.base_url, code(server.variable), code(server.url_variable))
@@ -102,7 +108,7 @@ def servers_table() -> str:
     return table(("model string", "address", "key from", "address from"), rows)
 
 
-def commands_table() -> str:
+def commands() -> str:
     """The help texts of the command line."""
     verbs: tuple[list[str], ...] = ([], ["run"], ["traces"], ["lab"], ["model"], ["model", "fetch"])
     return "\n".join(f"```text\n$ hermes-nb {' '.join(verb)} --help\n{help_of(verb)}```\n" for verb in verbs)
