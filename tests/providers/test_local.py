@@ -133,6 +133,14 @@ def test_without_the_engine_the_failure_says_how_to_install_it(monkeypatch):
     assert "pip install 'hermes-nb[local]'" in failure.message
 
 
+def test_it_is_not_ready_without_weights_or_engine(monkeypatch, tmp_path):
+    with monkeypatch.context() as patch:
+        patch.setenv("HERMES_NB_CACHE", str(tmp_path))
+        assert not hn.Local.ready()
+    monkeypatch.setattr(_local_engine.importlib.util, "find_spec", lambda _name: None)
+    assert not hn.Local.ready()
+
+
 def test_where_there_can_be_no_engine_another_way_is_named(monkeypatch):
     monkeypatch.setattr(_local_engine.importlib.util, "find_spec", lambda _name: None)
     monkeypatch.setattr(sysconfig, "get_config_var", lambda _name: "cpython-312-x86_64-linux-musl")
@@ -233,6 +241,9 @@ class TestTheRealEngine:
         assert reply.model == "qwen2.5-coder-0.5b-instruct"
         assert reply.usage.input_tokens > 0
         assert reply.usage.output_tokens > 0
+
+    def test_it_is_ready(self, weights):
+        assert hn.Local.ready()
 
     def test_it_streams_the_answer_in_pieces(self, local):
         pieces = []
