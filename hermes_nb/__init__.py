@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from hermes_nb.policies.prices import price
     from hermes_nb.providers.anthropic import Anthropic
     from hermes_nb.providers.credentials import CredentialPool
+    from hermes_nb.providers.http import Timeouts
     from hermes_nb.providers.local import Local
     from hermes_nb.providers.mixture import Mixture
     from hermes_nb.providers.openai_chat import OpenAIChat
@@ -65,6 +66,7 @@ _HOMES = {
     "MCP": "hermes_nb.tools.mcp",
     "Mixture": "hermes_nb.providers.mixture",
     "OpenAIChat": "hermes_nb.providers.openai_chat",
+    "Timeouts": "hermes_nb.providers.http",
     "Trace": "hermes_nb.traces",
     "Traces": "hermes_nb.traces",
     "capture": "hermes_nb.telemetry",
@@ -113,6 +115,7 @@ __all__ = [  # noqa: RUF022  the nouns first, then everything else by the alphab
     "Reply",
     "Retry",
     "RunInProgress",
+    "Timeouts",
     "ToolCall",
     "ToolContext",
     "ToolDefinitionError",
