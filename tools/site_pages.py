@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from mkdocs.structure.files import Files
 
 ROOT = Path(__file__).parent.parent
+LONGEST = 24  # characters of a default
 PLACE = re.compile(r"<!-- insert: (\w+) -->")
 
 
@@ -80,7 +81,7 @@ def exits() -> str:
 def defaults() -> str:
     """The defaults of the policies, from their dataclasses."""
     rows = [
-        (f"`{policy.__name__}`", f"`{field.name}`", f"`{field.default!r}`", argument_docs(policy)[field.name])
+        (f"`{policy.__name__}`", f"`{field.name}`", code(short(repr(field.default))), argument_docs(policy)[field.name])
         for policy in (Retry, Compression, Grace, BudgetNotice, Refund, RateGuard, Guardrails)
         for field in dataclasses.fields(policy)
         if field.name in argument_docs(policy) and isinstance(field.default, bool | int | float | str | None)
@@ -125,6 +126,11 @@ def help_of(verb: list[str]) -> str:
 def code(text: str) -> str:
     """Text as code; nothing stays nothing."""
     return f"`{text}`" if text else ""
+
+
+def short(text: str) -> str:
+    """Text that fits in a cell."""
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
 
 
 def name_of(requirement: str) -> str:
