@@ -49,7 +49,7 @@ check: .venv/dev.stamp  ## style, types, layers
 	@$(BIN)/ruff check
 	@$(BIN)/ruff format --check
 	@$(BIN)/mypy
-	@$(BIN)/lint-imports
+	@$(BIN)/lint-imports --no-cache
 
 docs: export NO_MKDOCS_2_WARNING = 1
 docs: .venv/dev.stamp  ## the documentation site, notebooks run, into site/
