@@ -28,7 +28,6 @@ INEFFECTIVE = 2
 """Compressions in a row that did not bring the real prompt below the threshold, until no more are tried."""
 
 _TAIL_SLACK = 1.5
-_TAIL_MESSAGES = 8
 _ROOM_AFTER = 0.8
 _OVERFLOW_SHARE = 0.6
 _SMALLEST_WINDOW = 256
@@ -130,8 +129,8 @@ class Compression:
         passes: Compressions in a turn.
         compressor: Your own: messages in, a smaller history out; instead of the built-in summary.
         protect_first: Messages at the beginning that the first compression leaves as they are.
-        protect_last: Messages at the end whose results are not replaced by one line.
-        tail_share: The share of the threshold that the last messages may fill.
+        protect_last: Messages at the end that stay, as long as they fill at most half of the room.
+        tail_share: The share of the threshold that the last messages may fill in any case, and half as much again.
         minimum: Tokens below which a window of more than that is not compressed.
         cooldown: Seconds in which no summary is asked of a model after one failed.
         enabled: False for never.
@@ -257,7 +256,7 @@ class Compression:
             previous=previous,
             middle=tuple(middle),
             words=tuple(_words(middle)) if not any(_is_prompt(message) for message in kept) else (),
-            tail=tuple(_fitted(kept, meter, room, self.protect_last)),
+            tail=tuple(_fitted(kept, meter, room)),
         )
 
     def _head(self, units: Sequence[Sequence[Message]]) -> int:
@@ -276,12 +275,12 @@ class Compression:
     def _tail(
         self, units: Sequence[Sequence[Message]], first: int, meter: TokenMeter, *, room: float, tail: float
     ) -> int:
-        """The first unit of the tail: what fills the tail's share, and a few messages if they fill half the room."""
+        """The first unit of the tail: what fills the tail's share, and a few messages within half of the room."""
         start, filled, counted = len(units), 0, 0
         share = tail * _TAIL_SLACK
         while start > first:
             cost = meter.messages(units[start - 1])
-            few = counted < min(self.protect_last, _TAIL_MESSAGES)
+            few = counted < self.protect_last
             if start < len(units) and filled + cost > min(room, max(share, room / 2) if few else share):
                 break
             start, filled, counted = start - 1, filled + cost, counted + len(units[start - 1])
@@ -303,12 +302,9 @@ def _words(middle: Sequence[Message]) -> list[Message]:
     return said
 
 
-def _fitted(kept: Sequence[Message], meter: TokenMeter, room: float, protect: int) -> Sequence[Message]:
+def _fitted(kept: Sequence[Message], meter: TokenMeter, room: float) -> Sequence[Message]:
     """The tail, with results shortened as far as it must be: old ones to a line, then the last ones to their ends."""
     if meter.messages(kept) <= room:
         return kept
-    newest = len(groups(kept)[-1])
-    pruned = prune(kept, size=meter.message, room=room, protect=max(min(protect, len(kept) // 2), newest))
-    if meter.messages(pruned) > room:
-        pruned = prune(pruned, size=meter.message, room=room, protect=newest)
+    pruned = prune(kept, size=meter.message, room=room, protect=len(groups(kept)[-1]))
     return cut_results(pruned, size=meter.message, room=room)

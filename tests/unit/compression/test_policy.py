@@ -60,11 +60,18 @@ def test_a_configured_window_wins_over_the_providers_and_a_stated_one_over_both_
     assert policy.window(state, 128_000) == 40_000
 
 
-@pytest.mark.parametrize("stated", [None, 0, 100, 200_000, 300_000])
+@pytest.mark.parametrize("stated", [None, 0, 255, 200_000, 300_000])
 def test_only_a_lower_number_that_a_server_stated_moves_the_window(stated):
     state = CompressionState()
     state.learn_window(stated, 200_000)
     assert Compression().window(state, 200_000) == 200_000
+
+
+def test_the_smallest_window_that_is_believed():
+    state = CompressionState()
+    state.learn_window(256, 200_000)
+    assert Compression().window(state, 200_000) == 256
+    assert Compression(context_window=256).context_window == 256
 
 
 def test_it_is_due_at_the_threshold_and_not_before():
@@ -87,6 +94,9 @@ def test_a_server_that_counts_nonsense_does_not_switch_compression_off():
     policy, state = Compression(), CompressionState()
     state.observe(10, 50_000, 54_400)
     assert policy.due(state, 170_000, 54_400, now=LATER)
+    state.observe(10**9, 50_000, 54_400)
+    assert not policy.due(state, 18_000, 54_400, now=LATER)
+    assert policy.due(state, 18_200, 54_400, now=LATER)
 
 
 def test_after_a_compression_the_next_waits_for_a_real_count():
@@ -229,6 +239,23 @@ def test_a_prompt_in_the_tail_is_not_said_twice():
     made = plan(history)
     assert made.words == ()
     assert made.tail[-1] == user("and now?")
+
+
+@pytest.mark.parametrize(("size", "kept"), [(400, 20), (900, 20), (4_000, 9), (9_000, 3)])
+def test_the_last_messages_stay_as_long_as_they_fill_half_of_the_room(size, kept):
+    history = [m for n in range(40) for m in (user(f"{n} " + "x y " * (size // 4)), assistant("a b " * (size // 4)))]
+    made, meter = plan(history, goal=15_000, tail=50.0, summary=500), TokenMeter()
+    room = 15_000 - 500 - meter.message(history[-2]) - meter.messages(made.head)
+    assert len(made.tail) == kept
+    assert meter.messages(made.tail) <= room / 2
+    assert kept == 20 or meter.messages(history[-kept - 1 :]) > room / 2
+
+
+def test_the_tails_share_is_filled_and_half_as_much_again():
+    history = [m for n in range(80) for m in (user(f"{n} " + "x y " * 60), assistant("a b " * 60))]
+    policy, meter = Compression(protect_last=0), TokenMeter()
+    made = plan(history, goal=60_000, tail=2_000.0, policy=policy)
+    assert 2_800 < meter.messages(made.tail) <= 3_000
 
 
 def test_five_calls_and_their_results_are_kept_or_summed_up_together():
