@@ -98,6 +98,8 @@ def constants() -> str:
     lines += ["from __future__ import annotations", "", "from typing import Final, NamedTuple", ""]
     lines += [f'GENAI_RELEASE: Final = "{_genai_release()}"', ""]
     lines += _names("attributes", attributes, "key")
+    names = ", ".join(sorted(constant(a["key"]) for a in attributes))
+    lines += [f"DECLARED: Final = frozenset({{{names}}})", '"""All of them; templates under their own name."""', ""]
     lines += _key_set("CONTENT", "Written only when content is captured.", attributes, "content")
     lines += _key_set("FREE_TEXT", "Searched for keys before it is written.", attributes, "free_text")
     lines += _key_set("VIEWER", "Written for viewers; left out with `openinference=False`.", attributes, "viewer")

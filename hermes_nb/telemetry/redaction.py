@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from hermes_nb.telemetry.semconv import FREE_TEXT, HERMES_METADATA, HERMES_SETTING
+from hermes_nb.telemetry import semconv
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -58,6 +58,9 @@ _HINTS: Final = (
 _SECRET_NAMES: Final = re.compile(
     rf"(?:^|[_.-]){_NAME}$|^(?:authorization|proxy-authorization|cookie|set-cookie|x-[\w-]*key)$", re.IGNORECASE
 )
+
+_WORDS: Final = semconv.DECLARED - semconv.FREE_TEXT
+"""Attributes that hold names and numbers, not free text; metadata and settings are not among them."""
 
 T = TypeVar("T")
 
@@ -160,9 +163,10 @@ def safe_attributes(attributes: dict[str, Any], redact: Callable[[str], str] | N
     redact = redact or without_keys
     for key, value in attributes.items():
         if type(value) is str:
-            if key in FREE_TEXT or key.startswith((HERMES_METADATA, HERMES_SETTING)):
-                value = redact(value)  # noqa: PLW2901  a chain of two small steps
-            attributes[key] = unicode_only(value)
+            if key not in _WORDS:
+                attributes[key] = unicode_only(redact(value))
+            elif not value.isascii():
+                attributes[key] = unicode_only(value)
         elif type(value) is tuple and value and type(value[0]) is str:
             attributes[key] = tuple(map(unicode_only, value))
     return attributes

@@ -15,7 +15,7 @@ from opentelemetry.trace import Link, SpanKind, StatusCode, set_span_in_context
 from hermes_nb.telemetry import mapping, semconv
 from hermes_nb.telemetry.content import content_attributes, point_content
 from hermes_nb.telemetry.hub import HERE, HUB, IDS, Here, here
-from hermes_nb.telemetry.redaction import safe_attributes
+from hermes_nb.telemetry.redaction import safe_attributes, without_keys
 from hermes_nb.telemetry.store import LiveStore
 from hermes_nb.vocabulary import events
 
@@ -43,7 +43,7 @@ class SpanSink:
         store: Keeps them; a new one if left out.
         content: Whether what was said goes onto the spans themselves. Captures add it for themselves, from the store.
         openinference: Whether what viewers of OpenInference read goes onto the spans themselves.
-        redact: Applied to every text that people or models wrote.
+        redact: Applied to every text that people or models wrote; takes out what has the form of a key, if left out.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class SpanSink:
         self.tracer = tracer
         self.content = content
         self.openinference = openinference
-        self.redact = redact
+        self.redact = redact or without_keys
         self._turns: dict[str, TurnSpans] = {}
 
     def __call__(self, event: Event) -> AbstractContextManager[object] | None:
@@ -79,7 +79,7 @@ class SpanSink:
         """What a span is given when it ends, safe to be written."""
         out = mapping.end_attributes(event, openinference=self.openinference)
         if kept is not None and self.content != "none":
-            out |= content_attributes(kept, self.content, openinference=self.openinference)
+            out |= content_attributes(kept, self.content, redact=self.redact, openinference=self.openinference)
         return self.safe(out)
 
     def safe(self, attributes: dict[str, Any]) -> dict[str, Any]:
@@ -270,9 +270,9 @@ class TurnSpans:
         attributes = mark.attributes
         if isinstance(event.what, events.Steered):
             if place.kept is not None:
-                place.kept.points[event.at] = event.what
+                place.kept.points = {**place.kept.points, event.at: event.what}
             if self._sink.content != "none":
-                attributes = attributes | point_content(event.what)
+                attributes = attributes | point_content(event.what, redact=self._sink.redact)
         place.span.add_event(mark.name, self._sink.safe(attributes), timestamp=event.at)
 
 

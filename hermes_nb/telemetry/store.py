@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from opentelemetry.sdk.trace import ReadableSpan
 
     from hermes_nb.vocabulary.events import Chat, Point, Scoped
+
+
+_NOTHING: Final[Mapping[int, Point]] = MappingProxyType({})
 
 
 @dataclass(slots=True)
@@ -32,7 +36,7 @@ class Kept:
     what: Scoped | None = None
     previous: Chat | None = None
     system: str = ""
-    points: dict[int, Point] = field(default_factory=dict)
+    points: Mapping[int, Point] = field(default_factory=lambda: _NOTHING)
 
 
 class LiveStore:

@@ -37,8 +37,8 @@ class Table:
         fixed: Mapping[str, Any] | None = None,
         more: More = _nothing,
     ) -> None:
-        self._get = attrgetter("kind", *columns)  # with a second name it always gives a tuple
-        self._keys = ("", *columns.values())
+        self._get = attrgetter("kind", *columns)  # with two names or more it gives a tuple
+        self._keys = tuple(columns.values())
         self._doubles = tuple(columns[name] for name in doubles)
         self._fixed = dict(fixed or {})
         self._more = more
@@ -46,11 +46,9 @@ class Table:
     def read(self, what: Any, out: Attributes) -> None:
         """Add the attributes of `what` to `out`."""
         out.update(self._fixed)
-        values = self._get(what)
-        if type(values) is tuple:
-            for key, value in zip(self._keys, values, strict=True):
-                if key and value is not None and value != "":
-                    out[key] = value
+        for key, value in zip(self._keys, self._get(what)[1:], strict=True):
+            if value or (value is not None and value != ""):
+                out[key] = value
         for key in self._doubles:
             if key in out:
                 out[key] = float(out[key])

@@ -426,10 +426,13 @@ def test_content_on_the_users_provider_follows_the_environment(monkeypatch):
     with told(provider) as turn, turn.iteration():
         turn.recorder.tell(events.Steered(1, "Metropolitan areas.", "delivered"))
         turn.chat()
+        turn.tool(result="the key is sk-test-SECRET123")
 
     chat = next(span for span in exporter.get_finished_spans() if span.name == "chat gpt-x")
     assert "Which is larger?" in chat.attributes["gen_ai.input.messages"]
     assert turn.named("hermes.iteration").events[0].attributes["hermes.steer.text"] == "Metropolitan areas."
+    result = turn.named("execute_tool population").attributes["gen_ai.tool.call.result"]
+    assert result == "the key is [redacted]"
 
 
 def test_spans_of_the_users_provider_outside_of_turns_are_not_kept():
