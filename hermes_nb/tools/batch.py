@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from hermes_nb.tools.toolbox import Toolbox
     from hermes_nb.vocabulary.messages import ToolCall
 
+_SHOWN_NAME = 100
+
 CANCELLED = "[The call was interrupted while it ran; its effect is unknown.]"
 SKIPPED = "[The call was not started: the turn was interrupted before.]"
 LATE = "[The call was not started: the time for all calls of one reply was used up.]"
@@ -32,12 +34,16 @@ LATE = "[The call was not started: the time for all calls of one reply was used 
 
 @dataclass(slots=True, eq=False)
 class Slot:
-    """One call of the batch, and what became of it."""
+    """One call of the batch, and what became of it.
+
+    `told` is set when its scope was opened, `begun` when the tool itself may have done something.
+    """
 
     index: int
     call: ToolCall
     tool: Tool | None
     parallel: bool = False
+    told: bool = False
     begun: bool = False
     result: ToolResult | None = None
 
@@ -87,7 +93,7 @@ class Batch:
     async def _answer(self, slot: Slot, everything: anyio.CancelScope) -> None:
         """Run one call and hand over what is ready; a `KeyboardInterrupt` of the tool stops all others."""
         async with self._limiter:
-            slot.begun = True
+            slot.told = True
             try:
                 with self.context.recorder.scope(_event(slot, self.context.agent_name)) as event:
                     try:
@@ -107,6 +113,7 @@ class Batch:
             seconds = self._time_for(slot)
             if seconds <= 0:
                 return ToolResult(slot.call, LATE, "skipped", "batch_timeout")
+            slot.begun = True
             with anyio.move_on_after(seconds):
                 value = await tool.invoke(arguments, context)
                 return self._bounded(slot, ToolResult(slot.call, results.readable(value), value=value))
@@ -130,7 +137,7 @@ class Batch:
         """
         if slot.tool is None:
             known = ", ".join(self.box.tools) or "none"
-            msg = f"There is no tool {slot.call.name[:100]!r}. Valid tools: {known}."
+            msg = f"There is no tool {slot.call.name[:_SHOWN_NAME]!r}. Valid tools: {known}."
             raise ToolFailed(results.error_text(msg), "unknown_tool")
         return slot.tool, _parsed(slot.call)
 
@@ -211,7 +218,7 @@ class Batch:
         for slot in self.slots:
             if slot.result is None:
                 slot.result = _unfinished(slot)
-                if not slot.begun:
+                if not slot.told:
                     with self.context.recorder.scope(_event(slot, self.context.agent_name)) as event:
                         _fill_in(event, slot)
         self._hand_over()
@@ -223,7 +230,7 @@ def _size(slot: Slot) -> int:
 
 def _event(slot: Slot, agent: str) -> events.Tool:
     return events.Tool(
-        name=slot.tool.spec.name if slot.tool else slot.call.name,
+        name=slot.tool.spec.name if slot.tool else slot.call.name[:_SHOWN_NAME],
         call_id=slot.call.id,
         arguments=slot.call.arguments,
         index=slot.index,

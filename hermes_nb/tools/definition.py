@@ -191,7 +191,8 @@ def tool(
 
     The schema comes from the annotations, the descriptions from the docstring (Google, NumPy or reST style).
     A parameter without annotation takes any JSON value. Arguments that `functools.partial` fixed are not shown to the
-    model. A parameter annotated `ToolContext` is filled in by the loop.
+    model. A parameter annotated `ToolContext` is filled in by the loop. Plain functions run in threads; an async
+    function runs in the turn's own event loop and must not block it.
 
     Args:
         function: The function; left out when options are given: `@tool(parallel_safe=True)`.
@@ -207,6 +208,7 @@ def tool(
     """
 
     def decorate(function: Callable[..., Any]) -> FunctionTool[..., Any]:
-        return FunctionTool(function, name=name, description=description, options=ToolOptions(**options))
+        plain = function.function if isinstance(function, FunctionTool) else function
+        return FunctionTool(plain, name=name, description=description, options=ToolOptions(**options))
 
     return decorate if function is None else decorate(function)

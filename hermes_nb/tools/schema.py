@@ -49,12 +49,14 @@ class Signature:
         description: The docstring's text, without the part about parameters.
         parameters: The JSON schema of the arguments.
         context_parameter: The parameter that takes the `ToolContext`; empty if there is none.
+        unbound: The function is a method that belongs to no object yet.
     """
 
     name: str
     description: str
     parameters: dict[str, Any]
     context_parameter: str
+    unbound: bool
     _model: type[BaseModel]
 
     @classmethod
@@ -69,7 +71,11 @@ class Signature:
             raise ToolDefinitionError(msg)
         description, notes = _documentation(function)
         context, fields = "", {}
-        for number, parameter in enumerate(_parameters(function, name)):
+        parameters = _parameters(function, name)
+        if unbound := _is_method(function) and parameters[:1] and parameters[0].name in ("self", "cls"):
+            del parameters[0]
+        _refuse_nameless(parameters, name)
+        for number, parameter in enumerate(parameters):
             if _wants_context(parameter.annotation):
                 context = parameter.name
             else:
@@ -77,7 +83,7 @@ class Signature:
         model = _model(name, fields)
         schema = model.model_json_schema(schema_generator=_PlainSchema)
         schema.pop("title", None)
-        return cls(name, description, schema, context, model)
+        return cls(name, description, schema, context, bool(unbound), model)
 
     def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """The function's keyword arguments; those that the model left out are left to the function's defaults.
@@ -137,7 +143,7 @@ def _documentation(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
     return (parsed.description or text).strip(), notes
 
 
-def _parameters(function: Callable[..., Any], name: str) -> Iterable[inspect.Parameter]:
+def _parameters(function: Callable[..., Any], name: str) -> list[inspect.Parameter]:
     try:
         signature = inspect.signature(function, eval_str=True)
     except NameError as error:
@@ -149,17 +155,17 @@ def _parameters(function: Callable[..., Any], name: str) -> Iterable[inspect.Par
         msg = f"tool {name!r}: {function!r} has no readable signature: {error}"
         raise ToolDefinitionError(msg) from error
     fixed = function.keywords if isinstance(function, partial) else {}
-    shown = [p for p in signature.parameters.values() if p.name not in fixed]
-    if shown and _is_method(function) and shown[0].name in ("self", "cls"):
-        del shown[0]
-    for parameter in shown:
+    return [parameter for parameter in signature.parameters.values() if parameter.name not in fixed]
+
+
+def _refuse_nameless(parameters: Iterable[inspect.Parameter], name: str) -> None:
+    for parameter in parameters:
         if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
             msg = (
                 f"tool {name!r}: parameter {parameter.name!r} is {parameter.kind.description}; a model gives each "
                 "argument by its name, so write it as an ordinary parameter"
             )
             raise ToolDefinitionError(msg)
-    return shown
 
 
 def _is_method(function: Callable[..., Any]) -> bool:
@@ -179,9 +185,9 @@ def _field(parameter: inspect.Parameter, description: str | None) -> tuple[Any, 
     if default is parameter.empty:
         return annotation, Field(**told)
     try:
-        to_jsonable_python(default)
-    except PydanticSerializationError:
-        return annotation, Field(default_factory=lambda: default, **told)
+        json.dumps(to_jsonable_python(default), allow_nan=False)
+    except (PydanticSerializationError, ValueError):
+        return annotation, Field(default_factory=lambda: default, **told)  # a default that is not told
     return annotation, Field(default, **told)
 
 

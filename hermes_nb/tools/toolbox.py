@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from hermes_nb.tools import results
 from hermes_nb.tools.batch import Batch, segments
-from hermes_nb.tools.definition import Tool, tool
+from hermes_nb.tools.definition import FunctionTool, Tool, tool
 from hermes_nb.tools.names import closest
 from hermes_nb.tools.stored import READER, result_reader
 from hermes_nb.vocabulary.failures import ConfigurationError
@@ -146,6 +146,9 @@ def _named(tools: Iterable[Tool | Callable[..., Any]]) -> dict[str, Tool]:
             known = tool(given)
         else:
             msg = f"{given!r} is no tool; give a function, a @tool, or agent.as_tool()"
+            raise ConfigurationError(msg)
+        if isinstance(known, FunctionTool) and known.signature.unbound:
+            msg = f"{known.spec.name!r} is a method of a class; give it bound to an object: thing.{known.spec.name}"
             raise ConfigurationError(msg)
         if known.spec.name in named:
             msg = f"two tools have the name {known.spec.name!r}; rename one with @tool(name=...)"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -283,6 +284,19 @@ def test_a_store_that_fails_does_not_keep_the_tool_from_running(project, tmp_pat
     [told] = batch.told("degraded")
     assert told.part == "checkpoint"
     assert not batch.told("checkpoint")
+
+
+def test_an_interrupt_while_files_are_saved_says_that_the_tool_did_not_start(project, checkpoints):
+    class Slow(Checkpoints):
+        def snapshot(self, turn_id, iteration):
+            time.sleep(1)
+            return super().snapshot(turn_id, iteration)
+
+    context = ToolContext(checkpoints=Slow(project, store=checkpoints.store.parent))
+    batch = run_batch(writers(project), ask("build"), ask("read"), context=context, cancel_after=0.1)
+    assert batch.statuses == ["skipped", "skipped"]
+    assert len(batch.ended()) == 2
+    assert not (project / "built.txt").exists()
 
 
 names = st.sampled_from(["a", "b", "d/a", "d/e/b", "c.txt"])

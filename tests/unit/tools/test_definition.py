@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import datetime as dt
 import functools
+import json
 import math
 import pickle
 from typing import Annotated, Any, Literal
@@ -149,6 +150,12 @@ def test_every_kind_of_callable_can_be_a_tool():
     assert invoke(tool(functools.partial(plain, "papers")), word="x") == "papers:x"
 
 
+def test_a_tool_can_be_made_of_a_tool_with_other_options():
+    other = tool(name="other", parallel_safe=True)(population)
+    assert (other.spec.name, other.options.parallel_safe) == ("other", True)
+    assert other.spec.parameters == population.spec.parameters
+
+
 def test_the_context_is_filled_in_and_hidden_from_the_model():
     @tool
     def whoami(context: ToolContext, greeting: str = "hello") -> str:
@@ -230,11 +237,13 @@ def test_defaults_are_the_functions_own_and_need_not_be_json():
     marker = object()
 
     @tool
-    def f(a: Any = marker, b: list[int] = []) -> Any:  # noqa: B006
-        return a, b
+    def f(a: Any = marker, b: list[int] = [], c: float = math.inf) -> Any:  # noqa: B006
+        return a, b, c
 
-    assert invoke(f)[0] is marker
-    assert "default" not in f.spec.parameters["properties"]["a"]
+    assert invoke(f) == (marker, [], math.inf)
+    for hidden in "ac":
+        assert "default" not in f.spec.parameters["properties"][hidden]
+    json.dumps(f.spec.parameters, allow_nan=False)
 
 
 def test_arguments_arrive_as_the_annotated_types():

@@ -64,6 +64,17 @@ def test_an_unusable_function_is_refused_when_the_box_is_made():
         Toolbox([tool(name="f")(lambda: 1), lambda *a: a])
 
 
+def test_a_method_without_an_object_is_refused():
+    class Library:
+        @tool
+        def search(self, word: str) -> str:
+            return word
+
+    with pytest.raises(ConfigurationError, match="bound to an object"):
+        Toolbox([Library.search])
+    assert run_batch([Library().search], ask("search", word="x")).texts == ["x"]
+
+
 @pytest.mark.parametrize("limit", ["workers", "batch_timeout", "result_limit", "batch_limit"])
 def test_limits_must_be_positive(limit):
     with pytest.raises(ConfigurationError, match=limit):
@@ -231,6 +242,12 @@ def test_an_unknown_tool_is_answered_with_the_known_ones():
     assert batch.statuses == ["error", "ok"]
     assert batch.results[0].error_type == "unknown_tool"
     assert json.loads(batch.texts[0])["error"] == "There is no tool 'no_such_tool'. Valid tools: echo, read."
+
+
+def test_an_endless_name_is_cut_where_it_is_shown():
+    batch = run_batch([echo], ToolCall("1", "x" * 100_000, "{}"))
+    assert len(batch.texts[0]) < 300
+    assert len(batch.told("tool")[0].name) <= 100
 
 
 def test_wrong_parameters_are_answered_with_the_right_ones():
