@@ -6,7 +6,9 @@ page needs but need not show stands in a comment, `<!-- setup ... -->`, and runs
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -57,6 +59,7 @@ def pages() -> Iterator[object]:
 @pytest.mark.parametrize("page", list(pages()))
 def test_every_snippet_of_the_page_runs(page, shell, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)  # as in an activated environment
     for name in ("Local", "capture"):
         monkeypatch.setattr(hermes_nb, name, getattr(hermes_nb, name))  # a page's setup may put something else there
     for key in KEYS:

@@ -34,9 +34,9 @@ PUBLIC = sorted(
         "Agent", "Run", "TurnResult", "Trace", "Traces", "Session",
         # models
         "Anthropic", "CredentialPool", "Local", "Mixture", "ModelRequest", "OnText", "OpenAIChat", "Provider",
-        "as_provider", "price",
+        "Timeouts", "as_provider", "price",
         # tools
-        "ToolContext", "ToolFailed", "tool",
+        "Checkpoints", "MCP", "ToolContext", "ToolFailed", "tool",
         # policies
         "BudgetNotice", "Ceiling", "Compression", "Grace", "Guardrails", "IterationBudget", "RateGuard", "Refund",
         "Retry",
