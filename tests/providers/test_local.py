@@ -25,7 +25,6 @@ from hermes_nb.providers._local_calls import HeldBack, call_in_text
 from hermes_nb.providers.base import ModelRequest
 from hermes_nb.testing import say, script
 from hermes_nb.vocabulary.messages import Message, Reply, ToolSpec
-from tests.support.embedded import need_embedded_model
 
 PLANETS = Path(__file__).parent.parent.parent / "notebooks" / "data" / "planets.csv"
 
@@ -222,12 +221,7 @@ pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.fixture(scope="module")
-def weights():
-    need_embedded_model()
-
-
-@pytest.fixture(scope="module")
-def local(weights):
+def local():
     """One engine for all tests that do not stop it."""
     return hn.Local()
 
@@ -242,7 +236,7 @@ class TestTheRealEngine:
         assert reply.usage.input_tokens > 0
         assert reply.usage.output_tokens > 0
 
-    def test_it_is_ready(self, weights):
+    def test_it_is_ready(self):
         assert hn.Local.ready()
 
     def test_it_streams_the_answer_in_pieces(self, local):
@@ -268,7 +262,7 @@ class TestTheRealEngine:
         assert pieces
         assert all(part == ["call"] for _, *part in pieces)
 
-    def test_it_answers_in_the_shape_of_a_schema(self, weights):
+    def test_it_answers_in_the_shape_of_a_schema(self):
         schema = {
             "type": "object",
             "properties": {"city": {"type": "string"}, "country": {"type": "string"}},
@@ -279,7 +273,7 @@ class TestTheRealEngine:
         reply = ask(hn.Local(response_format=shape, max_tokens=100), "Paris is the capital of France.")
         assert json.loads(reply.text).keys() == {"city", "country"}
 
-    def test_no_request_gets_more_tokens_than_the_provider_allows(self, weights):
+    def test_no_request_gets_more_tokens_than_the_provider_allows(self):
         reply = ask(hn.Local(max_tokens=5), "Count from 1 to 100.", max_tokens=400)
         assert reply.finish_reason == "length"
         assert reply.usage.output_tokens <= 5
@@ -306,7 +300,7 @@ class TestTheRealEngine:
         assert [m.role for m in result.messages][:4] == ["user", "assistant", "tool", "assistant"]
         assert "50087" in result.messages[2].text
 
-    def test_a_prompt_that_is_too_long_is_an_overflow_with_the_window(self, weights):
+    def test_a_prompt_that_is_too_long_is_an_overflow_with_the_window(self):
         failure = failure_of(hn.Local(context_window=512), "word " * 2000)
         assert failure.reason is hn.FailureReason.CONTEXT_OVERFLOW
         assert failure.limit == 512
@@ -326,7 +320,7 @@ class TestTheRealEngine:
         assert len(replies) == 2
         assert all(reply.usage.output_tokens for reply in replies)
 
-    def test_an_interrupted_answer_frees_the_engine(self, weights):
+    def test_an_interrupted_answer_frees_the_engine(self):
         """The whole answer would take minutes; the next question does not wait for it."""
         local = hn.Local(max_tokens=7000)
 
@@ -357,7 +351,7 @@ class TestTheRealEngine:
 @pytest.mark.local_model
 class TestTheProcess:
     @pytest.fixture(autouse=True)
-    def _weights(self, weights):
+    def _weights(self):
         pass
 
     def test_after_a_crash_the_next_request_starts_it_again(self):

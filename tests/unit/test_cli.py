@@ -9,7 +9,6 @@ import sys
 import pytest
 
 from hermes_nb.cli import main
-from tests.support.embedded import need_embedded_model
 from tests.support.server import Server, call, say, status
 
 
@@ -167,7 +166,6 @@ def test_nothing_to_remove_is_no_error(capsys, no_weights):
 @pytest.mark.local_model
 @pytest.mark.timeout(600)
 def test_without_a_model_the_embedded_one_answers():
-    need_embedded_model()
     command = [sys.executable, "-m", "hermes_nb.cli", "run", "What is the capital of Italy?"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
