@@ -95,8 +95,9 @@ def dependencies() -> str:
     project = tomllib.loads(text)["project"]
     reasons = dict(re.findall(r'^    "([\w-]+)[^"]*",\s+# (.+)$', text, re.MULTILINE))
     rows = [(f"`{line}`", "always", reasons.get(name_of(line), "")) for line in project["dependencies"]]
+    extras = dict(re.findall(r"^([a-z]+) = \[.*\]\s+# (.+)$", text, re.MULTILINE)) | {"local": "the embedded model"}
     for extra, lines in project["optional-dependencies"].items():
-        rows += [(f"`{line.split(';')[0]}`", f"`[{extra}]`", reasons.get(name_of(line), "")) for line in lines]
+        rows += [(code(line.split(";")[0]), code(f"[{extra}]"), extras.get(extra, "this site")) for line in lines]
     return table(("package", "installed", "for"), rows)
 
 
