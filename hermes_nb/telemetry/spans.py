@@ -66,13 +66,17 @@ class SpanSink:
         """Take one event; for a scope that starts, returns what makes its span current."""
         turn = self._turns.get(event.turn_id)
         if turn is None:
+            if event.phase == "ended":
+                return None  # of a scope that outlived its turn: a tool that could not be stopped
             turn = self._turns[event.turn_id] = HUB.turns[event.turn_id] = TurnSpans(self, event.turn_id)
         if event.phase == "started":
             return turn.start(event)
-        if event.phase == "ended":
-            turn.end(event)
-        else:
+        if event.phase == "point":
             turn.point(event)
+            return None
+        turn.end(event)
+        if isinstance(event.what, events.Turn):
+            del self._turns[event.turn_id]  # it refers to this sink: nothing is left for the garbage collector
         return None
 
     def end_attributes(self, event: Event, kept: Kept | None) -> dict[str, Any]:
@@ -215,7 +219,7 @@ class TurnSpans:
         if mapping.failed(event):
             self._fail(opened.span, what, event.at)
         if isinstance(what, events.Turn):
-            self._finish()
+            self._finish(event.at)
 
     def _fail(self, span: Span, what: Scoped, at: int) -> None:
         if (exception := mapping.exception(what)) is not None:
@@ -223,10 +227,11 @@ class TurnSpans:
         words = self._sink.safe({semconv.EXCEPTION_MESSAGE: mapping.description(what)})
         span.set_status(StatusCode.ERROR, words[semconv.EXCEPTION_MESSAGE] or None)
 
-    def _finish(self) -> None:
+    def _finish(self, at: int) -> None:
         """The turn is over: nothing waits any longer, and no span stays open."""
         self._write_waiting(0)
         for left in self._open.values():
+            left.end_time = at
             left.end()
         self._open.clear()
 

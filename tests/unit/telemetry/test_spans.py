@@ -482,3 +482,26 @@ def test_the_global_provider_is_not_touched():
         turn.chat()
 
     assert trace._TRACER_PROVIDER is before is None
+
+
+def test_a_tool_that_outlives_its_turn_ends_with_it():
+    outlived = threading.Event()
+
+    def work(turn):
+        with turn.recorder.scope(events.Tool("t", "c", "{}")) as tool:
+            started.set()
+            outlived.wait(10)
+            tool.status = "ok"
+
+    started = threading.Event()
+    with told() as turn, turn.iteration():
+        thread = threading.Thread(target=contextvars.copy_context().run, args=(work, turn))
+        thread.start()
+        started.wait(10)
+    ended = turn.named("execute_tool t").end_time
+    outlived.set()
+    thread.join()
+
+    assert ended == turn.named("invoke_agent agent").end_time
+    assert turn.named("execute_tool t").end_time == ended
+    CONTRACT.problems()  # it ended without what is told at the end
