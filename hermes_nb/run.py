@@ -9,7 +9,8 @@ from concurrent.futures import Future, wait
 from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
+from weakref import WeakValueDictionary
 
 import anyio
 
@@ -81,6 +82,12 @@ class Memory:
         for sink in sinks:
             sink(event)
 
+    @property
+    def events(self) -> list[Event]:
+        """The events so far."""
+        with self._lock:
+            return list(self._events)
+
     def subscribe(self, sink: Sink) -> list[Event]:
         """The events so far; the sink is told of each later one, exactly once."""
         with self._lock:
@@ -107,6 +114,7 @@ class Run:
     """
 
     edges: Edges
+    _known: ClassVar[WeakValueDictionary[str, Run]] = WeakValueDictionary()
 
     def __init__(
         self,
@@ -124,6 +132,7 @@ class Run:
         self.budget = budget
         self.turn_id = request.turn_id
         self.conversation_id = request.conversation_id
+        self._known[request.turn_id] = self
         self._session = session
         self._inbox = Inbox(paused=paused)
         self._memory = Memory()
@@ -160,6 +169,16 @@ class Run:
     def trace(self) -> Trace:
         """The trace so far, also while the turn runs: frames, pictures, files."""
         return self._observation.trace
+
+    @classmethod
+    def find(cls, turn_id: str) -> Run | None:
+        """The run of a turn of this process, while somebody holds it."""
+        return cls._known.get(turn_id)
+
+    @property
+    def events(self) -> list[Event]:
+        """What the turn has told so far, and the turns of its sub-agents."""
+        return self._memory.events
 
     def subscribe(self, sink: Sink) -> list[Event]:
         """Watch the turn's events from now on.

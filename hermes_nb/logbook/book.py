@@ -95,6 +95,18 @@ class Logbook:
                     raise
                 return read_conversation(Reader(None), conversation_id, unsaved)
 
+    def history_before(self, turn_id: str) -> tuple[Message, ...]:
+        """The conversation as a turn found it; nothing for the turn of a sub-agent."""
+        with self._reader() as reader:
+            found = reader.query(
+                "SELECT conversations.name, min(messages.id) FROM turns JOIN conversations"
+                " ON conversations.id = turns.conversation"
+                " JOIN messages ON messages.id BETWEEN turns.id << 32 AND (turns.id << 32) + 4294967295 AND seq > 0"
+                " WHERE turns.name = ? AND turns.parent = '' GROUP BY turns.id",
+                turn_id,
+            )
+            return read_conversation(reader, found[0][0], before=found[0][1]).messages if found else ()
+
     def transcript(self, conversation_id: str) -> tuple[Message, ...]:
         """Everything that ever was part of the conversation, also what was compressed, or never answered."""
         with self._reader() as reader:

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from hermes_nb.logbook.writer import TurnWriter
     from hermes_nb.vocabulary.messages import Message
 
+NEWEST = 2**63 - 1
+"""A row after all rows."""
+
 OF_CONVERSATION = """
 FROM turns JOIN conversations ON conversations.id = turns.conversation
 WHERE conversations.name = ? AND turns.parent = ''
@@ -65,25 +68,27 @@ class Reader:
 
     # ------------------------------------------------------------------------------------- histories
 
-    def history(self, conversation_id: str) -> list[Row]:
-        """The messages that are part of a conversation now."""
+    def history(self, conversation_id: str, before: int = NEWEST) -> list[Row]:
+        """The messages that are part of a conversation, or were when the row `before` was written."""
         last = self.query(
             "SELECT histories.after, histories.kept FROM histories JOIN turns ON turns.id = histories.after >> 32"
             " JOIN conversations ON conversations.id = histories.conversation"
-            " WHERE conversations.name = ? AND turns.parent = '' ORDER BY histories.id DESC LIMIT 1",
+            " WHERE conversations.name = ? AND turns.parent = '' AND after < ? ORDER BY histories.id DESC LIMIT 1",
             conversation_id,
+            before,
         )
         after, kept = (last[0][0], json.loads(last[0][1])) if last else (0, [])
-        return [self.row(row) for row in kept] + self.transcript(conversation_id, after)
+        return [self.row(row) for row in kept] + self.transcript(conversation_id, after, before)
 
-    def transcript(self, conversation_id: str, after: int = 0) -> list[Row]:
+    def transcript(self, conversation_id: str, after: int = 0, before: int = NEWEST) -> list[Row]:
         """All messages that ever were part of a conversation, in the order in which they came."""
         found = self.query(
             "SELECT messages.id, seq, data FROM (SELECT turns.id << 32 AS base " + OF_CONVERSATION + ")"  # noqa: S608  a constant
             " JOIN messages ON messages.id BETWEEN base AND base + 4294967295"
-            " WHERE messages.ephemeral = 0 AND messages.id > ? ORDER BY messages.id",
+            " WHERE messages.ephemeral = 0 AND messages.id > ? AND messages.id < ? ORDER BY messages.id",
             conversation_id,
             after,
+            before,
         )
         return [Row(row, seq, codec.message(self.loads(data))) for row, seq, data in found]
 
@@ -172,7 +177,9 @@ class Revival:
         return self._message(reference) if isinstance(reference, int) else codec.message(reference)
 
 
-def read_conversation(reader: Reader, conversation_id: str, unsaved: Sequence[TurnWriter]) -> Conversation:
+def read_conversation(
+    reader: Reader, conversation_id: str, unsaved: Sequence[TurnWriter] = (), before: int = NEWEST
+) -> Conversation:
     """What the next turn needs, from the file and from what waits in memory because the file could not be written."""
     turns = reader.query(
         "SELECT turns.id, turns.name, ended_at, failed " + OF_CONVERSATION + " ORDER BY turns.id", conversation_id
@@ -180,7 +187,7 @@ def read_conversation(reader: Reader, conversation_id: str, unsaved: Sequence[Tu
     last = turns[-1][0] if turns else 0
     names = {turn: name for turn, name, _ended, _failed in turns}
     fates = {turn: _fate(ended, failed) for turn, _name, ended, failed in turns}
-    rows, system_prompts = reader.history(conversation_id), reader.system_prompts(conversation_id)
+    rows, system_prompts = reader.history(conversation_id, before), reader.system_prompts(conversation_id)
     for turn, writer in enumerate(unsaved, last + 1):
         number = turn if writer.row is None else writer.row
         rows = writer.applied_to(rows, number << TURN)

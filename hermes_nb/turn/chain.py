@@ -46,6 +46,10 @@ class Chain:
         self.position += 1
         return self.provider
 
+    def become(self, providers: tuple[Provider, ...]) -> None:
+        """Ask other providers from now on, the first of them first."""
+        self._providers, self._connections, self.position = providers, {}, 0
+
     async def connection(self) -> Connection:
         """The connection to the provider that is asked now."""
         if self.position not in self._connections:

@@ -8,6 +8,7 @@ from hermes_nb.turn import steps
 from hermes_nb.turn.asking import ModelUnavailable
 from hermes_nb.turn.inbox import Interrupted
 from hermes_nb.turn.room import make_room
+from hermes_nb.turn.settings import settings_of
 from hermes_nb.turn.state import TurnState
 from hermes_nb.vocabulary import events
 
@@ -68,6 +69,7 @@ def _opening(state: TurnState) -> events.Turn:
         parent_turn_id=request.parent_turn_id,
         previous_turn_id=request.previous_turn_id,
         replay_of=request.replay_of,
+        settings=settings_of(request),
         metadata=request.metadata,
     )
 

@@ -12,7 +12,7 @@ from hermes_nb.policies.limits import BudgetNotice, Ceiling, Grace, Refund
 from hermes_nb.policies.retry import Retry
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from hermes_nb.providers.base import Provider
     from hermes_nb.tools.checkpoints import Checkpoints
@@ -32,6 +32,21 @@ class Policies:
     guard: RateGuard | None = field(default_factory=RateGuard)
     guardrails: Guardrails = field(default_factory=Guardrails)
     budget_notice: BudgetNotice | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Handover:
+    """Another agent takes the turn over between two iterations; how a recorded turn goes on live.
+
+    Attributes:
+        after: The last iteration of the first agent.
+        request: The turn as the other agent has it: chain, tools, instructions, policies.
+        edit: Makes another history of the one at that point; None keeps it.
+    """
+
+    after: int
+    request: TurnRequest
+    edit: Callable[[tuple[Message, ...]], Sequence[Message]] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +71,7 @@ class TurnRequest:
         sizes: What the conversation has taught about the size of requests.
         checkpoints: Saves files before tools change them.
         metadata: The user's own labels; they go to the trace.
+        handover: Who goes on after some iteration; None for nobody else.
     """
 
     prompt: Content
@@ -75,3 +91,4 @@ class TurnRequest:
     checkpoints: Checkpoints | None = None
     sizes: CompressionState = field(default_factory=CompressionState)
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    handover: Handover | None = None

@@ -146,6 +146,18 @@ class TurnState:
         self.tell_budget("grant", self.budget.view())
         self.add(Message("user", request.prompt))
 
+    def hand_over(self) -> None:
+        """Go on as another agent, if it is time."""
+        handover = self.request.handover
+        if handover is None or self.counts.iterations < handover.after:
+            return
+        self.request = request = replace(handover.request, handover=None)
+        self.chain.become(request.chain)
+        self.system = system_prompt(request.instructions, self.chain.provider, tools=bool(request.toolbox.specs))
+        self.recorder.tell(events.SystemPrompt(self.system))
+        if handover.edit is not None:
+            self.replace_history(list(handover.edit(tuple(self.history))))
+
     def add(self, message: Message) -> None:
         """Append a message to the history, and to what is sent."""
         self.recorder.tell(events.MessageAdded(message, len(self.history)))

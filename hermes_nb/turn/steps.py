@@ -52,6 +52,7 @@ async def admit(state: TurnState) -> Admission | None:
     """
     if state.ending is not None:
         return None
+    state.hand_over()
     await state.inbox.boundary(state.recorder.tell)
     ceiling = state.request.policies.ceiling.reached(tokens=state.usage.total_tokens, cost_usd=state.cost_usd or 0.0)
     if not ceiling and (view := state.budget.charge()):
