@@ -45,6 +45,7 @@ from hermes_nb.vocabulary.failures import (
 from hermes_nb.vocabulary.messages import Message, Reply, ToolCall, ToolResult, Usage
 
 if TYPE_CHECKING:
+    from hermes_nb.lab.faults import Faults
     from hermes_nb.policies.prices import price
     from hermes_nb.providers.anthropic import Anthropic
     from hermes_nb.providers.credentials import CredentialPool
@@ -62,6 +63,7 @@ _HOMES = {
     "Anthropic": "hermes_nb.providers.anthropic",
     "Checkpoints": "hermes_nb.tools.checkpoints",
     "CredentialPool": "hermes_nb.providers.credentials",
+    "Faults": "hermes_nb.lab.faults",
     "Local": "hermes_nb.providers.local",
     "MCP": "hermes_nb.tools.mcp",
     "Mixture": "hermes_nb.providers.mixture",
@@ -96,6 +98,7 @@ __all__ = [  # noqa: RUF022  the nouns first, then everything else by the alphab
     "ExitReason",
     "Failure",
     "FailureReason",
+    "Faults",
     "Grace",
     "Guardrails",
     "HermesError",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from hermes_nb.delegation import AgentTool
 from hermes_nb.logbook.guardfile import GuardFile
@@ -36,6 +36,13 @@ if TYPE_CHECKING:
 
 Models: TypeAlias = "str | Provider | Sequence[str | Provider]"
 History: TypeAlias = Iterable[Message | Mapping[str, Any]]
+
+
+class Injecting(Protocol):
+    """Changes what a turn is asked to do before it starts; see `hermes_nb.Faults`."""
+
+    def inject(self, request: TurnRequest) -> TurnRequest:
+        """The request with providers and tools that fail now and then."""
 
 
 @dataclass(frozen=True, init=False)
@@ -78,7 +85,7 @@ class Agent:
     context_files: str | PathLike[str] | None
     context: str = field(repr=False)
     checkpoints: Checkpoints | None = field(default=None, repr=False)
-    faults: Any = None
+    faults: Injecting | None = None
 
     def __init__(  # noqa: PLR0913  one argument for each decision, all but one by keyword
         self,
@@ -98,7 +105,7 @@ class Agent:
         budget_notice: BudgetNotice | None = None,
         context_files: str | PathLike[str] | None = None,
         checkpoints: Checkpoints | None = None,
-        faults: Any = None,
+        faults: Injecting | None = None,
     ) -> None:
         if not isinstance(budget, IterationBudget):
             IterationBudget(budget)  # says at once what is wrong with it
@@ -207,6 +214,7 @@ class Agent:
             spill = home() / "results" / request.conversation_id
         toolbox = self.toolbox.fitted(self.models[0].context_window, spill)
         request = replace(request, toolbox=toolbox)
+        request = request if self.faults is None else self.faults.inject(request)
         budget = self.budget if isinstance(self.budget, IterationBudget) else IterationBudget(self.budget)
         run = Run(self, request, budget, session=session, sinks=sinks, tracer_provider=tracer_provider, paused=paused)
         run._start()  # noqa: SLF001  a run is started by its agent only

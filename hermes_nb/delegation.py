@@ -82,7 +82,7 @@ class AgentTool:
         agent = self.agent
         used = parent.usage.total_tokens, parent.elapsed, parent.cost_usd or 0.0
         ceiling = agent.policies.ceiling.within(parent.request.policies.ceiling.left(*used))
-        return TurnRequest(
+        request = TurnRequest(
             prompt=task,
             history=(),
             chain=agent.models,
@@ -95,6 +95,7 @@ class AgentTool:
             conversation_id=parent.request.conversation_id,
             parent_turn_id=parent.request.turn_id,
         )
+        return request if agent.faults is None else agent.faults.inject(request)
 
 
 def _book(parent: TurnState, result: TurnResult) -> None:

@@ -77,10 +77,6 @@ class _Reel:
             self._position += 1
             return self._steps[self._position - 1]
 
-    def rewind(self) -> None:
-        with self._lock:
-            self._position = 0
-
 
 def _unrolled(step: Step) -> list[Step]:
     if not isinstance(step, Fail):
@@ -137,17 +133,16 @@ class Scripted:
     @asynccontextmanager
     async def connect(self) -> AsyncIterator[Connection]:
         """One turn's place in the script."""
-        if self.each_turn:
-            self._reel.rewind()
-        yield _ScriptedConnection(self)
+        yield _ScriptedConnection(self, _Reel(self.steps) if self.each_turn else self._reel)
 
 
 @dataclass(frozen=True, slots=True)
 class _ScriptedConnection:
     provider: Scripted
+    reel: _Reel
 
     async def ask(self, request: ModelRequest, on_text: OnText) -> Reply:
-        step = self.provider._reel.next()  # noqa: SLF001  the provider's other half
+        step = self.reel.next()
         if callable(step):
             step = step(request)
         if step is None:

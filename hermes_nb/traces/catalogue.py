@@ -254,6 +254,7 @@ FRAMES: Final[dict[str, Frame]] = {
                 _ERROR,
                 _word("retry_reason", _REASON_DOC),
                 _span("retry_after", "Wait that the server asked for"),
+                _word("injected", "The fault that was injected; missing where none was"),
                 _count("resend_count", "Requests before it in this chat"),
                 _OPEN,
             ),

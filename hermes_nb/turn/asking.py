@@ -117,7 +117,7 @@ def _blocked(state: TurnState) -> Failure | None:
 
 def _cool_down(state: TurnState, identity: str, failure: Failure) -> None:
     guard = state.request.policies.guard
-    if guard is not None and failure.error_type != "rate_guard":
+    if guard is not None and failure.error_type != "rate_guard" and not failure.injected:
         state.guarded("guard", lambda: guard.cool_down(identity))
 
 

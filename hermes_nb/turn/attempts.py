@@ -103,11 +103,13 @@ async def _send(
     try:
         reply = await connection.ask(request, state.on_text if question.purpose == "main" else _ignore)
     except ProviderError as error:
+        attempt.injected = error.failure.injected
         return _rescued(error.failure) or error.failure
     except ReplayMismatch:
         raise
     except Exception as error:  # noqa: BLE001  a provider of the user's may raise anything
         return _unexpected(error, provider)
+    attempt.injected = reply.injected
     reply = without_thinking(reply)
     failure = None if question.lenient else failure_of(reply, provider.name, provider.model)
     if failure is not None:
@@ -240,5 +242,5 @@ def _fail_attempt(attempt: events.Attempt, failure: Failure, step: Step, state: 
     elif step is Step.GIVE_UP:
         attempt.outcome = "fallback" if state.chain.left else "give_up"
     guard, identity = state.request.policies.guard, state.chain.provider.identity
-    if guard is not None and failure.reason is FailureReason.RATE_LIMIT:
+    if guard is not None and failure.reason is FailureReason.RATE_LIMIT and not failure.injected:
         state.guarded("guard", lambda: guard.record(identity, failure))

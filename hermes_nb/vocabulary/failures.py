@@ -63,6 +63,7 @@ class Failure:
         error_type: Low-cardinality text for the span: the status, the provider's code, or the exception's class.
         limited_for: Seconds until a genuine quota resets, read from the rate-limit headers; None for noise.
         partial: What had been streamed before the failure, if anything.
+        injected: The fault that was injected, if this is no real failure; see `hermes_nb.Faults`.
     """
 
     reason: FailureReason
@@ -75,6 +76,7 @@ class Failure:
     error_type: str = ""
     limited_for: float | None = None
     partial: Message | None = None
+    injected: str = ""
 
     def __str__(self) -> str:
         """One line: who failed, with what, and why."""

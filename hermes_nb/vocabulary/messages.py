@@ -148,6 +148,7 @@ class Reply:
             `usage` does not count them.
         partial: The stream ended before the reply was complete.
         time_to_first_chunk: Seconds from the request to the first streamed text or call; None if not streamed.
+        injected: The fault that was injected here, if one was; see `hermes_nb.Faults`.
     """
 
     message: Message
@@ -158,6 +159,7 @@ class Reply:
     others: tuple[tuple[str, str, Usage], ...] = ()
     partial: bool = False
     time_to_first_chunk: float | None = None
+    injected: str = ""
 
     @property
     def text(self) -> str:

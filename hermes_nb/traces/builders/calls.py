@@ -62,6 +62,7 @@ ATTEMPTS: Fields = {
     "outcome": ((sc.HERMES_ATTEMPT_OUTCOME,), as_word),
     "retry_reason": ((sc.HERMES_ATTEMPT_REASON,), as_word),
     "retry_after": ((sc.HERMES_ATTEMPT_RETRY_AFTER,), as_nanoseconds),
+    "injected": ((sc.HERMES_ATTEMPT_INJECTED,), as_word),
     "resend_count": ((sc.HTTP_REQUEST_RESEND_COUNT,), as_int),
 }
 RETRIES: Fields = {

@@ -1,0 +1,176 @@
+"""Injected failures: which, when, and what the turn makes of them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import hermes_nb as hn
+from hermes_nb.lab.faults import Draws
+from hermes_nb.lab.injecting import CALLS, FAILURES, REQUESTS
+from hermes_nb.testing import call, no_waiting, say, script
+
+
+@hn.tool
+def population(city: str) -> int:
+    """Inhabitants of a city."""
+    return 522_000
+
+
+def turn(faults: hn.Faults, *steps, prompt: str = "q", backup=(), **settings) -> hn.TurnResult:
+    chain = [script(*(steps or (say("The answer is 42."),)), name="primary"), *backup]
+    with no_waiting():
+        return hn.Agent(chain, tools=[population], faults=faults, guard=None, **settings).run(prompt, session=False)
+
+
+def attempts(result: hn.TurnResult) -> list[tuple[str | None, str]]:
+    frame = result.trace.attempts_df()
+    injected = [kind or None for kind in frame.injected.astype(object).fillna("")]
+    return list(zip(injected, frame.outcome.astype(str), strict=True))
+
+
+@pytest.mark.parametrize("kind", [*FAILURES.keys() - {"overflow", "auth"}, "empty"])
+def test_a_fault_of_the_first_request_is_healed_by_a_retry(kind):
+    result = turn(hn.Faults(**{kind: {1}}))
+
+    assert result.text == "The answer is 42."
+    assert attempts(result) == [(kind, "retry"), (None, "success")]
+
+
+@pytest.mark.parametrize("kind", ["auth", *FAILURES.keys() - {"overflow"}])
+def test_a_primary_that_always_fails_is_replaced_by_the_next_provider(kind):
+    result = turn(hn.Faults(**{kind: 1.0}, places={0}), backup=[script(say("backup"), name="backup")])
+
+    assert result.text == "backup"
+    assert result.fallbacks == 1
+
+
+def test_a_rate_limit_waits_as_long_as_it_says():
+    said = turn(hn.Faults(rate_limit={1}, retry_after=7)).trace.retries_df()
+    silent = turn(hn.Faults(rate_limit={1})).trace.retries_df()
+
+    assert (said.wait[0].total_seconds(), said.source[0]) == (7, "retry_after")
+    assert silent.source[0] == "backoff"
+
+
+def test_an_answer_cut_in_mid_stream_is_continued_from_its_half():
+    result = turn(hn.Faults(cut={1}), say("The answer is"), say(" 42."))
+
+    assert result.completed
+    assert result.text.startswith("The ans")
+    assert result.text.endswith("42.")
+    assert attempts(result)[0] == ("cut", "success")
+
+
+def test_a_call_cut_in_mid_stream_is_asked_for_again():
+    result = turn(hn.Faults(cut={1}), call("population", city="Lyon"), call("population", city="Lyon"), say("done"))
+
+    assert result.text == "done"
+    assert attempts(result)[:2] == [("cut", "retry"), (None, "success")]
+
+
+@pytest.mark.parametrize("kind", ["unknown_tool", "bad_arguments"])
+def test_a_wrong_call_is_answered_with_what_is_wrong(kind):
+    result = turn(hn.Faults(**{kind: {1}}))
+
+    assert result.text == "The answer is 42."
+    told = next(message.text for message in result.messages if message.role == "tool")
+    assert "population" in told
+    assert attempts(result)[0] == (kind, "success")
+
+
+def test_an_overflow_makes_the_history_smaller_or_says_that_it_cannot():
+    result = turn(hn.Faults(overflow=1.0))
+
+    assert result.exit_reason is hn.ExitReason.COMPRESSION_EXHAUSTED
+    assert {kind for kind, _ in attempts(result)} == {"overflow"}
+
+
+@pytest.mark.parametrize("kind", CALLS)
+def test_a_tool_that_fails_is_read_by_the_model_and_marked(kind):
+    result = turn(hn.Faults(**{kind: {1}}), call("population", city="Lyon"), call("population", city="Lyon"), say("ok"))
+
+    calls = result.trace.tool_calls_df()
+    assert result.text == "ok"
+    assert list(calls.error_type.astype(object).fillna("")) == [f"injected_{kind.removeprefix('tool_')}", ""]
+
+
+def test_the_script_comes_first_and_then_the_rates():
+    result = turn(hn.Faults(script=[None, "timeout"], server_error=1.0), call("population", city="Lyon"), say("never"))
+
+    kinds = [kind for kind, _ in attempts(result)]
+    assert kinds[:3] == [None, "timeout", "server_error"]
+    assert result.exit_reason is hn.ExitReason.PROVIDER_FAILED
+
+
+def test_a_slow_model_still_answers():
+    result = turn(hn.Faults(slow={1}, seconds=0.05))
+
+    assert (result.completed, attempts(result)) == (True, [("slow", "success")])
+
+
+@given(seed=st.integers(), rate=st.floats(0, 1))
+def test_the_same_seed_brings_the_same_faults(seed, rate):
+    first, second = (Draws({"timeout": rate}, str(seed)) for _ in range(2))
+
+    assert [first.next() for _ in range(20)] == [second.next() for _ in range(20)]
+
+
+def test_a_turn_is_the_same_for_the_same_seed_and_another_for_another():
+    def kinds(seed, prompt):
+        faults = hn.Faults(rate_limit=0.3, timeout=0.2, empty=0.2, seed=seed)
+        steps = [call("population", city="Lyon")] * 12
+        return [kind for kind, _ in attempts(turn(faults, *steps, say("x"), prompt=prompt, budget=6))]
+
+    assert kinds(1, "a") == kinds(1, "a")
+    assert len({tuple(kinds(seed, prompt)) for seed in (1, 2) for prompt in "ab"}) > 1
+
+
+def test_rates_come_about_as_often_as_they_say():
+    draws = Draws({"timeout": 0.2, "empty": 0.3}, "7")
+    drawn = [draws.next() for _ in range(4000)]
+
+    assert 0.17 < drawn.count("timeout") / 4000 < 0.23
+    assert 0.27 < drawn.count("empty") / 4000 < 0.33
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"rate_limit": 1.5}, "rate from 0 to 1"),
+        ({"rate_limit": {0}}, "positions"),
+        ({"cut": "often"}, "'often'"),
+        ({"rate_limit": 0.7, "timeout": 0.6}, "at most 1"),
+        ({"script": ["nonsense"]}, "nonsense"),
+        ({"script": ["tool_error"]}, "no request can fail"),
+    ],
+)
+def test_what_cannot_be_is_refused_at_once(given, told):
+    with pytest.raises(hn.ConfigurationError, match=told):
+        hn.Faults(**given)
+
+
+def test_an_injected_rate_limit_is_not_remembered():
+    guard = hn.RateGuard(shared=False)
+    primary, backup = (script(say("a"), say("b"), name=name) for name in ("primary", "backup"))
+    agent = hn.Agent([primary, backup], guard=guard, faults=hn.Faults(rate_limit=1.0, places={0}))
+    with no_waiting():
+        agent.run("q", session=False)
+        after = agent.with_(faults=None).run("q", session=False)
+
+    assert (after.text, after.provider, after.fallbacks) == ("a", "primary", 0)
+
+
+def test_its_repr_shows_what_is_set():
+    assert repr(hn.Faults(rate_limit=0.2, seed=7)) == "Faults(rate_limit=0.2, seed=7)"
+    assert set(REQUESTS) >= set(FAILURES)
+
+
+def test_a_sub_agent_has_faults_of_its_own():
+    helper = hn.Agent(script(say("helped")), name="helper", faults=hn.Faults(timeout={1}), guard=None)
+    lead = hn.Agent(script(call("helper", task="help"), say("done")), tools=[helper.as_tool()], guard=None)
+    with no_waiting():
+        result = lead.run("q", session=False)
+
+    assert list(result.trace.attempts_df().injected.astype(object).dropna()) == ["timeout"]
