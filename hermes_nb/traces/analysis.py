@@ -34,6 +34,7 @@ class Analysis:
         self.tables = tables
         self.spans = _sorted(tables.spans)
         self.now = now
+        self._whole: dict[str, pa.Array] = {}
 
     def __len__(self) -> int:
         return len(self.spans)
@@ -196,8 +197,10 @@ class Analysis:
         return list(map(loads_mapping, column.take(pa.array(rows)).to_pylist()))
 
     def _column(self, name: str) -> pa.Array:
-        column = self.spans[name]
-        return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+        if name not in self._whole:
+            column = self.spans[name]
+            self._whole[name] = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+        return self._whole[name]
 
 
 def take(values: pa.Array, rows: Rows) -> pa.Array:
@@ -206,8 +209,7 @@ def take(values: pa.Array, rows: Rows) -> pa.Array:
 
 
 def _sorted(spans: pa.Table) -> pa.Table:
-    """The spans by start, in columns of one chunk each."""
-    spans = spans.combine_chunks()
+    """The spans by start."""
     start = pc.fill_null(spans["start_time"].cast(pa.int64()), 0).to_numpy()
     if len(start) < 2 or (start[1:] >= start[:-1]).all():  # noqa: PLR2004  nothing to sort
         return spans

@@ -23,16 +23,37 @@ if TYPE_CHECKING:
 TEXT: Final = pa.large_string()
 TIME: Final = pa.timestamp("ns", "UTC")
 DURATION: Final = pa.duration("ns")
+DISTINCT: Final = pa.dictionary(pa.int32(), TEXT)
+"""Long texts of which there are few."""
 
 
 def array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     """An array of Python values; text that UTF-8 cannot hold and numbers beyond 64 bits do not stop it."""
+    if isinstance(values, pa.Array):
+        return values
+    if kind == DISTINCT:
+        known: dict[Any, int] = {}
+        codes = [known.setdefault(value, len(known)) for value in values]
+        return pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32()), array(list(known), TEXT))
     try:
         return pa.array(values, kind)
     except (UnicodeEncodeError, OverflowError, pa.ArrowException):
         if kind == TEXT:
             return pa.array([None if value is None else clean(str(value)) for value in values], kind)
         return pa.array([None if value is None else as_int(value) for value in values], pa.int64()).cast(kind)
+
+
+def hex_column(numbers: Sequence[int | None]) -> pa.Array:
+    """Numbers of 64 bits as 16 hexadecimal digits each."""
+    missing = np.array([number is None for number in numbers], bool)
+    values = np.array([number or 0 for number in numbers], np.uint64).astype(">u8").view(np.uint8)
+    digits = np.stack([_DIGITS[values >> 4], _DIGITS[values & 15]], axis=1)
+    offsets = np.arange(len(numbers) + 1, dtype=np.int64) * 16
+    texts = pa.LargeStringArray.from_buffers(len(numbers), pa.py_buffer(offsets), pa.py_buffer(digits))
+    return pc.if_else(pa.array(missing), pa.scalar(None, TEXT), texts) if missing.any() else texts
+
+
+_DIGITS: Final = np.frombuffer(b"0123456789abcdef", np.uint8)
 
 
 def conform(name: str, columns: Mapping[str, Any], rows: int) -> pa.Table:

@@ -19,7 +19,7 @@ from hermes_nb.traces.readers.selection import Selection, nanoseconds
 from hermes_nb.traces.sources import Live, Stored
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
     from os import PathLike
 
     import pandas as pd
@@ -281,14 +281,19 @@ class Traces(Frames):
         self._again = again
 
     @classmethod
-    def from_spans(cls, spans: Iterable[ReadableSpan]) -> Self:
-        """Traces of any finished or open spans of the OpenTelemetry SDK."""
+    def from_spans(cls, spans: Sequence[ReadableSpan], *, content: bool = False) -> Self:
+        """Traces of any finished or open spans of the OpenTelemetry SDK.
+
+        Args:
+            spans: The spans.
+            content: Take over what was said too; otherwise it is looked for when it is asked for (`messages_df()`).
+        """
         from hermes_nb.traces.table import Builder  # noqa: PLC0415  loads pyarrow
 
-        builder = Builder()
-        builder.add(sdk.rows(spans))
+        builder = Builder(content=content)
+        sdk.add(builder, spans)
         tables = builder.build()
-        return cls(lambda: tables)
+        return cls(lambda: tables, again=None if content else partial(cls.from_spans, spans, content=True))
 
     @cached_property
     def _analysed(self) -> Analysis:

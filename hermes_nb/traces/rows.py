@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 
 class SpanRow(NamedTuple):
@@ -20,7 +17,7 @@ class SpanRow(NamedTuple):
     end_time: int | None
     status: str
     status_message: str | None
-    attributes: Mapping[str, Any]
+    attributes: dict[str, Any]
     run_id: str | None = None
     service_name: str | None = None
     scope_name: str | None = None
@@ -40,7 +37,7 @@ class EventRow(NamedTuple):
     seq: int
     time: int | None
     name: str | None
-    attributes: Mapping[str, Any]
+    attributes: dict[str, Any]
     severity: str | None = None
     body: str | None = None
     run_id: str | None = None
@@ -53,7 +50,7 @@ class LinkRow(NamedTuple):
     span_id: str | None
     linked_trace_id: str | None
     linked_span_id: str | None
-    attributes: Mapping[str, Any]
+    attributes: dict[str, Any]
 
 
 class MessageRow(NamedTuple):
@@ -89,7 +86,7 @@ class MetricRow(NamedTuple):
     value: float | None
     observations: int | None
     total: float | None
-    attributes: Mapping[str, Any]
+    attributes: dict[str, Any]
     bucket_counts_json: str | None = None
     explicit_bounds_json: str | None = None
     run_id: str | None = None

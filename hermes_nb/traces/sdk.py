@@ -1,8 +1,9 @@
-"""Spans of the OpenTelemetry SDK in memory, open ones included, as rows."""
+"""Spans of the OpenTelemetry SDK in memory, open ones included, column by column."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from operator import attrgetter, itemgetter
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hermes_nb.telemetry.content import content_attributes, point_content
 from hermes_nb.traces.jsons import dumps
@@ -11,72 +12,148 @@ from hermes_nb.traces.rows import EventRow, LinkRow, SpanRow
 from hermes_nb.traces.values import as_word
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from opentelemetry.sdk.resources import Resource
-    from opentelemetry.sdk.trace import ReadableSpan
+    from opentelemetry.sdk.trace import Event, ReadableSpan
+    from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+    from opentelemetry.trace import Link, SpanContext, SpanKind, Status
 
     from hermes_nb.telemetry.store import Kept
+    from hermes_nb.traces.table import Builder
+
+    Columns = dict[str, Sequence[Any]]
 
 
-def rows(spans: Iterable[ReadableSpan]) -> Iterator[SpanRow | EventRow | LinkRow]:
-    """The rows of any SDK spans, with their events and links behind each."""
-    seen: _Seen = {}
-    for span in spans:
-        yield from _rows(span, _copy(span.attributes), seen)
+def add(builder: Builder, spans: Iterable[ReadableSpan], block: int = 10_000) -> None:
+    """Add any SDK spans, with their events and links; `block` spans at a time."""
+    from hermes_nb.traces.columns import hex_column  # noqa: PLC0415  loads pyarrow
+
+    ordered = _by_start(spans)
+    for place in range(0, len(ordered), block):
+        fields = _fields(ordered[place : place + block])
+        builder.add_columns(SpanRow, _columns(fields, list(map(_copy, fields.attributes)), hex_column))
+        builder.add(_beside(fields))
 
 
-def kept_rows(kept: Iterable[Kept]) -> Iterator[SpanRow | EventRow | LinkRow]:
-    """The rows of a turn's spans, with all that was said."""
-    seen: _Seen = {}
-    for item in kept:
-        attributes = _copy(item.span.attributes) | content_attributes(item, "new", openinference=False)
-        for row in _rows(item.span, attributes, seen):
-            point = item.points.get(row.time or 0) if isinstance(row, EventRow) else None
-            yield row if point is None else row._replace(attributes={**row.attributes, **point_content(point)})
+def add_kept(builder: Builder, kept: Sequence[Kept]) -> None:
+    """Add the spans of a turn, with all that was said."""
+    from hermes_nb.traces.columns import hex_column  # noqa: PLC0415  loads pyarrow
+
+    fields = _fields([item.span for item in kept])
+    said = (content_attributes(item, "new", openinference=False) for item in kept)
+    attributes = [_copy(own) | more for own, more in zip(fields.attributes, said, strict=True)]
+    builder.add_columns(SpanRow, _columns(fields, attributes, hex_column))
+    points = {
+        (f"{context.span_id:016x}", time): point
+        for context, item in zip(fields.context, kept, strict=True)
+        for time, point in item.points.items()
+    }
+    for row in _beside(fields):
+        point = points.get((row.span_id or "", row.time or 0)) if isinstance(row, EventRow) else None
+        more = {} if point is None else point_content(point)
+        builder.add([row._replace(attributes={**row.attributes, **more}) if more else row])
 
 
-_Seen = dict[int, tuple[str | None, str | None, str]]
-"""Run, service and JSON of resources, by identity."""
+def rows(spans: Sequence[ReadableSpan]) -> list[SpanRow]:
+    """The spans as rows, without what was said."""
+    fields = _fields(spans)
+    return list(map(SpanRow, *_columns(fields, list(map(_copy, fields.attributes)), _hex).values()))
 
 
-def _rows(span: ReadableSpan, attributes: Mapping[str, Any], seen: _Seen) -> Iterator[SpanRow | EventRow | LinkRow]:
-    context, parent, status, scope = span.context, span.parent, span.status, span.instrumentation_scope
-    if context is None:
-        return
-    trace_id, span_id = f"{context.trace_id:032x}", f"{context.span_id:016x}"
-    events, links, resource = span.events, span.links, span.resource
-    run, service, told = seen.get(id(resource)) or seen.setdefault(id(resource), _resource(resource))
-    yield SpanRow(
-        trace_id,
-        span_id,
-        None if parent is None else f"{parent.span_id:016x}",
-        span.name,
-        span.kind.name,
-        span.start_time,
-        span.end_time,
-        status.status_code.name,
-        status.description,
-        attributes,
-        run,
-        service,
-        None if scope is None else scope.name,
-        len(events),
-        len(links),
-        span.dropped_attributes,
-        span.dropped_events,
-        told,
-    )
-    for seq, event in enumerate(events):
-        yield EventRow(trace_id, span_id, "span", seq, event.timestamp, event.name, _copy(event.attributes))
-    for link in links:
-        linked = link.context
-        yield LinkRow(trace_id, span_id, f"{linked.trace_id:032x}", f"{linked.span_id:016x}", _copy(link.attributes))
+class _Fields(NamedTuple):
+    """What is read of spans, a column for each."""
+
+    context: Sequence[SpanContext]
+    parent: Sequence[SpanContext | None]
+    name: Sequence[str]
+    kind: Sequence[SpanKind]
+    start_time: Sequence[int | None]
+    end_time: Sequence[int | None]
+    status: Sequence[Status]
+    attributes: Sequence[Mapping[str, Any] | None]
+    events: Sequence[Sequence[Event]]
+    links: Sequence[Sequence[Link]]
+    resource: Sequence[Resource]
+    instrumentation_scope: Sequence[InstrumentationScope | None]
+
+
+def _fields(spans: Sequence[ReadableSpan]) -> _Fields:
+    """The fields of spans; from where the SDK keeps them, since its properties take longer than all the rest."""
+    try:
+        kept = list(map(vars, spans))
+        return _Fields(*(list(map(itemgetter(f"_{name}"), kept)) for name in _Fields._fields))
+    except (KeyError, TypeError):  # another SDK's spans
+        return _Fields(*(list(map(attrgetter(name), spans)) for name in _Fields._fields))
+
+
+def _by_start(spans: Iterable[ReadableSpan]) -> list[ReadableSpan]:
+    try:
+        return sorted(spans, key=attrgetter("_start_time"))
+    except (AttributeError, TypeError):  # another SDK's spans, or one that has not started
+        return sorted(spans, key=lambda span: span.start_time or 0)
+
+
+def _columns(fields: _Fields, attributes: list[dict[str, Any]], written: Callable[[Sequence[Any]], Any]) -> Columns:
+    """The fields of `SpanRow`, in their order.
+
+    Args:
+        fields: What was read.
+        attributes: Of each span, instead of those among the fields.
+        written: Writes the ids of spans in hexadecimal.
+    """
+    resources = _resources(fields.resource)
+    traces = [context[0] for context in fields.context]
+    known = {number: f"{number:032x}" for number in set(traces)}
+    return {
+        "trace_id": [known[number] for number in traces],
+        "span_id": written([context[1] for context in fields.context]),
+        "parent_span_id": written([None if parent is None else parent[1] for parent in fields.parent]),
+        "name": fields.name,
+        "kind": [kind._name_ for kind in fields.kind],
+        "start_time": fields.start_time,
+        "end_time": fields.end_time,
+        "status": [status.status_code._name_ for status in fields.status],
+        "status_message": [status.description for status in fields.status],
+        "attributes": attributes,
+        "run_id": [resource[0] for resource in resources],
+        "service_name": [resource[1] for resource in resources],
+        "scope_name": [None if scope is None else scope.name for scope in fields.instrumentation_scope],
+        "n_events": list(map(len, fields.events)),
+        "n_links": list(map(len, fields.links)),
+        "dropped_attributes": [getattr(each, "dropped", 0) for each in fields.attributes],
+        "dropped_events": [getattr(each, "dropped", 0) for each in fields.events],
+        "resource_json": [resource[2] for resource in resources],
+    }
+
+
+def _hex(numbers: Sequence[int | None]) -> list[str | None]:
+    return [None if number is None else f"{number:016x}" for number in numbers]
+
+
+def _resources(resources: Sequence[Resource]) -> list[tuple[str | None, str | None, str]]:
+    """Run, service and JSON of each span's resource."""
+    told = dict(zip(map(id, resources), resources, strict=True))
+    read = {key: _resource(resource) for key, resource in told.items()}
+    return [read[id(resource)] for resource in resources]
 
 
 def _resource(resource: Resource) -> tuple[str | None, str | None, str]:
     said = resource.attributes
     return as_word(said.get(RUN_ID)), as_word(said.get(SERVICE)), dumps(dict(said))
+
+
+def _beside(fields: _Fields) -> Iterator[EventRow | LinkRow]:
+    """The events and links."""
+    for context, events, links in zip(fields.context, fields.events, fields.links, strict=True):
+        if not events and not links:
+            continue
+        ids = f"{context.trace_id:032x}", f"{context.span_id:016x}"
+        for seq, event in enumerate(tuple(events)):
+            yield EventRow(*ids, "span", seq, event.timestamp, event.name, _copy(event.attributes))
+        for link in tuple(links):
+            linked = f"{link.context.trace_id:032x}", f"{link.context.span_id:016x}"
+            yield LinkRow(*ids, *linked, _copy(link.attributes))
 
 
 def _copy(attributes: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -6,12 +6,12 @@ import time
 from typing import TYPE_CHECKING, Protocol
 
 from hermes_nb.traces import sdk
-from hermes_nb.traces.rows import SpanRow
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from hermes_nb.telemetry.store import LiveStore
+    from hermes_nb.traces.rows import SpanRow
     from hermes_nb.traces.table import Tables
 
 
@@ -37,15 +37,14 @@ class Live:
 
     def span_rows(self) -> Iterable[SpanRow]:
         """The spans in the order of their start; needs no pyarrow."""
-        kept = self._store.spans(self._turn_id)
-        return (row for row in sdk.rows(item.span for item in kept) if isinstance(row, SpanRow))
+        return sdk.rows([item.span for item in self._store.spans(self._turn_id)])
 
     def tables(self) -> Tables:
         """Everything, with all that was said."""
         from hermes_nb.traces.table import Builder  # noqa: PLC0415  loads pyarrow
 
         builder = Builder()
-        builder.add(sdk.kept_rows(self._store.spans(self._turn_id)))
+        sdk.add_kept(builder, self._store.spans(self._turn_id))
         return builder.build()
 
     def now(self) -> int:

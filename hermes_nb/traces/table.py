@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import pyarrow as pa
 
 from hermes_nb.traces import names
-from hermes_nb.traces.columns import TEXT, TIME, array
+from hermes_nb.traces.columns import DISTINCT, TEXT, TIME, array
 from hermes_nb.traces.jsons import dumps, loads_mapping
 from hermes_nb.traces.rows import EventRow, LinkRow, MessageRow, MetricRow, SpanRow
 from hermes_nb.traces.values import as_int, as_text, pick
@@ -30,12 +30,27 @@ _BLOCKS: Final[dict[str, tuple[str, ...]]] = {
 }
 _SPAN_FIELDS = [name for name in SpanRow._fields if name != "attributes"] + ["attributes_json", "content_json"]
 _TYPES = dict.fromkeys(("start_time", "end_time", "time"), TIME)
+_TYPES["resource_json"] = DISTINCT
 _TYPES |= dict.fromkeys(("value", "total"), pa.float64())
 _TYPES |= dict.fromkeys(
     ("n_events", "n_links", "dropped_attributes", "dropped_events", "seq", "message_index", "part_index", "iteration",
      "tokens", "observations", "own_iteration"),
     pa.int64(),
 )  # fmt: skip
+
+
+def _schema(fields: tuple[str, ...]) -> pa.Schema:
+    """The columns that rows become."""
+    names_: list[str] = [name for name in fields if name != "attributes"]
+    if "attributes" in fields:
+        names_ += ["attributes_json", "content_json", *_OWN] if "parent_span_id" in fields else ["attributes_json"]
+    return pa.schema([(name, _TYPES.get(name, TEXT)) for name in names_])
+
+
+_OWN: Final = (
+    "own_type", "own_turn_id", "own_conversation_id", "own_agent_name", "own_iteration", "own_error_type",
+)  # fmt: skip
+_SCHEMAS: Final = {name: _schema(fields) for name, fields in _BLOCKS.items()}
 
 
 @dataclass(frozen=True)
@@ -93,50 +108,63 @@ class Builder:
     def build(self) -> Tables:
         """All rows so far, as tables."""
         for name in _BLOCKS:
-            if self._rows[name] or not self._blocks[name]:
-                self._flush(name)
-        spans, events, links, messages, metrics = (pa.concat_tables(self._blocks[name]) for name in _BLOCKS)
+            self._flush(name)
+        spans, events, links, messages, metrics = (
+            pa.concat_tables([_SCHEMAS[name].empty_table(), *self._blocks[name]]) for name in _BLOCKS
+        )
         return Tables(spans, events, links, messages, metrics, self.content)
 
+    def add_columns(self, kind: type[NamedTuple], columns: dict[str, Any]) -> None:
+        """Add rows that are in columns already: all fields of a row type, in lists of one length."""
+        self._flush(kind.__name__)
+        self._append(kind.__name__, dict(columns))
+
     def _flush(self, name: str) -> None:
-        rows = self._rows[name]
+        """Make columns of the rows that wait."""
+        rows, self._rows[name] = self._rows[name], []
+        if rows:
+            fields = _BLOCKS[name]
+            self._append(name, dict(zip(fields, zip(*rows, strict=True), strict=True)))
+
+    def _append(self, name: str, columns: dict[str, Any]) -> None:
         if name == MessageRow.__name__ and not self.content:
-            self.left_out += len(rows)
-            rows = []
-        columns = _transposed(name, rows)
+            self.left_out += len(columns["content"])
+            return
         if name == SpanRow.__name__:
             _describe_spans(columns, self)
         elif "attributes" in columns:
             _describe(columns, self)
-        self._blocks[name].append(
-            pa.table({key: array(values, _TYPES.get(key, TEXT)) for key, values in columns.items()})
-        )
-        self._rows[name] = []
-
-
-def _transposed(name: str, rows: Sequence[NamedTuple]) -> dict[str, Any]:
-    fields = _BLOCKS[name]
-    return dict(zip(fields, zip(*rows, strict=True), strict=True)) if rows else dict.fromkeys(fields, ())
+        arrays = {key: array(values, _TYPES.get(key, TEXT)) for key, values in columns.items()}
+        self._blocks[name].append(pa.table(arrays))
 
 
 def _describe_spans(columns: dict[str, Any], builder: Builder) -> None:
     """Replace the attributes by JSON, and add the columns that tell what each span says of itself."""
-    attributes: Sequence[Mapping[str, Any]] = columns.pop("attributes")
-    said = [any(map(names.is_content, each)) for each in attributes]
-    builder.left_out += 0 if builder.content else sum(said)
-    columns["attributes_json"] = [
-        _json(_part(each, content=False) if has else each) for each, has in zip(attributes, said, strict=True)
-    ]
-    columns["content_json"] = [
-        _json(_part(each, content=True)) if has and builder.content else None
-        for each, has in zip(attributes, said, strict=True)
-    ]
+    attributes = columns.pop("attributes")
+    words = _apart(attributes)
+    columns["attributes_json"] = list(map(_json, attributes))
+    if builder.content:
+        columns["content_json"] = list(map(_json, words))
+    else:
+        columns["content_json"] = [None] * len(words)
+        builder.left_out += sum(map(bool, words))
     columns["own_type"] = list(map(names.span_type, attributes))
-    columns["own_turn_id"] = pick(attributes, (names.TURN_ID,), as_text)
-    columns["own_conversation_id"] = pick(attributes, names.CONVERSATIONS, as_text)
-    columns["own_agent_name"] = pick(attributes, names.AGENTS, as_text)
-    columns["own_iteration"] = pick(attributes, (names.ITERATION,), as_int)
-    columns["own_error_type"] = pick(attributes, names.ERRORS, as_text)
+    present = set().union(*attributes)
+    columns["own_turn_id"] = pick(attributes, (names.TURN_ID,), as_text, present)
+    columns["own_conversation_id"] = pick(attributes, names.CONVERSATIONS, as_text, present)
+    columns["own_agent_name"] = pick(attributes, names.AGENTS, as_text, present)
+    columns["own_iteration"] = pick(attributes, (names.ITERATION,), as_int, present)
+    columns["own_error_type"] = pick(attributes, names.ERRORS, as_text, present)
+
+
+def _apart(attributes: Sequence[dict[str, Any]]) -> list[dict[str, Any] | None]:
+    """Take what was said out of attributes."""
+    spoken = set(filter(names.is_content, set().union(*attributes)))
+    words: list[dict[str, Any] | None] = []
+    for each in attributes:
+        found = [key for key in each if key in spoken]
+        words.append({key: each.pop(key) for key in found} if found else None)
+    return words
 
 
 def _describe(columns: dict[str, Any], builder: Builder) -> None:
@@ -146,13 +174,10 @@ def _describe(columns: dict[str, Any], builder: Builder) -> None:
         told = [bool(name) and name.startswith(names.MESSAGE_EVENTS) for name in columns["name"]]
         builder.left_out += sum(told)
         columns["body"] = [None if each else body for each, body in zip(told, columns["body"], strict=True)]
-        attributes = [{} if each else _part(said, content=False) for each, said in zip(told, attributes, strict=True)]
+        _apart(attributes)
+        attributes = [{} if each else said for each, said in zip(told, attributes, strict=True)]
     columns["attributes_json"] = list(map(_json, attributes))
 
 
-def _part(attributes: Mapping[str, Any], *, content: bool) -> dict[str, Any]:
-    return {key: value for key, value in attributes.items() if names.is_content(key) == content}
-
-
-def _json(attributes: Mapping[str, Any]) -> str | None:
+def _json(attributes: Mapping[str, Any] | None) -> str | None:
     return dumps(attributes) if attributes else None

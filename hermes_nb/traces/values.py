@@ -9,19 +9,34 @@ from typing import TYPE_CHECKING, Any
 from hermes_nb.traces.jsons import clean, dumps
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Container, Mapping, Sequence
 
 _INT64 = 2**63
 _SECOND = 1_000_000_000
 
 
-def pick(attributes: Sequence[Mapping[str, Any]], keys: Sequence[str], read: Callable[[Any], Any]) -> list[Any]:
-    """For each mapping, the value of the first of `keys` that it has, as `read` understands it."""
-    found: list[Any] = [each.get(keys[0]) for each in attributes]
-    missing = [i for i, value in enumerate(found) if value is None]
-    for key in keys[1:]:
-        for i in missing:
-            found[i] = attributes[i].get(key)
+def pick(
+    attributes: Sequence[Mapping[str, Any]],
+    keys: Sequence[str],
+    read: Callable[[Any], Any],
+    present: Container[str] | None = None,
+) -> list[Any]:
+    """For each mapping, the value of the first of `keys` that it has, as `read` understands it.
+
+    Args:
+        attributes: The mappings.
+        keys: Names of the value.
+        read: Understands a value; gives None for what makes no sense.
+        present: All keys that occur, if that is known; others are not looked for.
+    """
+    found: list[Any] = [None] * len(attributes)
+    missing: Sequence[int] = range(len(attributes))
+    for key in keys if present is None else (key for key in keys if key in present):
+        if len(missing) == len(attributes):
+            found = [each.get(key) for each in attributes]
+        else:
+            for i in missing:
+                found[i] = attributes[i].get(key)
         missing = [i for i in missing if found[i] is None]
     return [None if value is None else read(value) for value in found]
 

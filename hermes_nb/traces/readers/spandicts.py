@@ -79,7 +79,9 @@ def bare(attributes: Json) -> Iterator[Row]:
     """The row of a span of which only the attributes are known."""
     model = next((str(attributes[key]) for key in MODELS if key in attributes), "")
     operation = str(attributes.get(OPERATION) or attributes.get(OPENINFERENCE_KIND) or "span").lower()
-    yield SpanRow(None, None, None, f"{operation} {model}".rstrip(), "INTERNAL", None, None, "UNSET", None, attributes)
+    yield SpanRow(
+        None, None, None, f"{operation} {model}".rstrip(), "INTERNAL", None, None, "UNSET", None, dict(attributes)
+    )
 
 
 def _attributes(span: Json) -> dict[str, Any]:
