@@ -176,6 +176,9 @@ def browser(executable: str = "/usr/bin/chromium") -> Iterator[Browser]:
 
 _KERNEL = """() => { const kernel = window.jupyterapp?.shell?.currentWidget?.context?.sessionContext?.session?.kernel;
   return kernel ? kernel.status + '/' + kernel.connectionStatus : 'none'; }"""
+_RUN = """async index => { const notebook = window.jupyterapp.shell.currentWidget.content;
+  notebook.activeCellIndex = index; notebook.deselectAll();
+  await window.jupyterapp.commands.execute('notebook:run-cell'); }"""
 _CLICKS = """window.clicks = [];
 document.addEventListener('click', () => window.clicks.push(Date.now()), {capture: true});"""
 
@@ -222,18 +225,16 @@ class Notebook:
 
     def run(self, index: int) -> None:
         """Run a cell, without waiting for its end."""
-        self.page.evaluate(
-            """i => { const notebook = window.jupyterapp.shell.currentWidget.content;
-            notebook.activeCellIndex = i; notebook.deselectAll();
-            window.jupyterapp.commands.execute('notebook:run-cell'); }""",
-            index,
-        )
+        self.page.evaluate(f"index => {{ (window.cells ??= {{}})[index] = ({_RUN})(index); }}", index)
 
-    def run_and_wait(self, index: int, seconds: float = 60) -> str:
+    def wait(self, index: int) -> str:
+        """Wait for the end of a cell that was run; returns the text of its output."""
+        self.page.evaluate("index => window.cells[index]", index)
+        return self.output(index)
+
+    def run_and_wait(self, index: int) -> str:
         """Run a cell to its end; returns the text of its output."""
-        self.run(index)
-        self.page.wait_for_timeout(80)
-        self.wait_idle(seconds)
+        self.page.evaluate(_RUN, index)
         return self.output(index)
 
     def save(self) -> None:

@@ -625,7 +625,7 @@ function render({ model, el: host }) {
   };
   const draw = () => {
     const head = state();
-    if (!head.status) return;
+    if (!head.status || dead) return;
     measure(head.at);
     root.setAttribute("aria-label", `Turn of ${head.agent || "an agent"}`);
     root.dataset.tone = head.status.tone;
@@ -646,19 +646,20 @@ function render({ model, el: host }) {
     complete();
     tick();
   };
-  /** The kernel was restarted, or the connection is gone: say so, and let nothing look alive. */
-  const connection = () =>
-    setTimeout(() => {
-      dead = host.classList.contains("jupyter-widgets-disconnected") && !state().done ? "The kernel that ran this turn is gone." : "";
-      controls.dead = dead;
-      root.classList.toggle("hnb-dead", Boolean(dead));
-      if (!dead) return draw();
-      top.pill.dataset.tone = "failed";
-      say(top.word, "Kernel gone");
-      say(top.phase, "the turn ended with its kernel; what it had done is in the logbook");
-      controls.draw(state());
-      controls.tell(dead, true);
-    });
+  /** A restarted kernel does not know this turn any more: say so, and let nothing look alive. */
+  const connection = () => {
+    const status = model.widget_manager?.kernel?.status || "";
+    if (dead || state().done || !/restarting|dead|terminating/.test(status)) return;
+    dead = "The kernel that ran this turn is gone.";
+    controls.dead = dead;
+    root.classList.add("hnb-dead");
+    top.pill.dataset.tone = "failed";
+    say(top.word, "Kernel gone");
+    say(top.phase, "the turn ended with its kernel; what it had done is in the logbook");
+    say(spoken, dead);
+    controls.draw(state());
+    controls.tell(dead, true);
+  };
 
   const listen = { "change:head": draw, "change:draft": () => transcript.drawDraft(model.get("draft")), "change:rows": complete, "change:bars": complete, "msg:custom": told, comm_live_update: connection };
   for (const [event, listener] of Object.entries(listen)) model.on(event, listener);
@@ -669,6 +670,7 @@ function render({ model, el: host }) {
   });
   size.observe(root);
   const timer = setInterval(() => {
+    connection();
     if (!state().done) tick();
     complete();
   }, 250);
