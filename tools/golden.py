@@ -1,7 +1,8 @@
 """Write the golden traces in `telemetry/golden/`: real turns of scripted models, with stable ids and times.
 
 Called without arguments it writes them; with `--check` it says which differ, and fails if any does. What changes from
-run to run (ids, times, waits, the date in the prompt) is replaced; everything else is as a capture writes it.
+run to run (ids, times, waits, the prompt with its date) is replaced, and the settings, which are the defaults, are left
+out; everything else is as a capture writes it.
 """
 
 from __future__ import annotations
@@ -157,14 +158,15 @@ class Stable:
             item[key] = self._names.setdefault(item[key], f"{self._number():0{digits}x}")
 
     def _attributes(self, item: dict[str, Any]) -> None:
-        for attribute in item.get("attributes", ()):
+        given = [a for a in item.get("attributes", ()) if not a["key"].startswith("hermes.setting.")]
+        for attribute in given:
             key, value = attribute["key"], attribute["value"]
             if key in WAITS and "doubleValue" in value:
                 value["doubleValue"] = 0.0
             elif "stringValue" in value:
                 value["stringValue"] = self._text(key, value["stringValue"])
         if "attributes" in item:
-            item["attributes"].sort(key=lambda attribute: attribute["key"])
+            item["attributes"] = sorted(given, key=lambda attribute: attribute["key"])
 
     def _text(self, key: str, text: str) -> str:
         if key == "gen_ai.system_instructions":
