@@ -8,6 +8,7 @@
 
 const LANES = { model: "model", tools: "tools", waits: "waits", compression: "compress", agents: "agents" };
 const LABELS = { prompt: "prompt", user: "user", assistant: "assistant", tool: "tool", steer: "steer" };
+const FOCUSABLE = new Set(["button", "summary", "textarea"]);
 const BLOCK = 40; // rows that are drawn and cleared together
 const PATIENCE = 700; // ms without an answer after which a click counts as held up
 const SPANS = [5, 8, 12, 20, 30, 45, 60, 90, 120, 180, 240, 360, 480, 600]; // seconds that the timeline shows
@@ -17,8 +18,14 @@ const TICKS = [0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21
 function el(tag, name = "", ...children) {
   const node = document.createElement(tag);
   if (name) node.className = name;
+  if (FOCUSABLE.has(tag)) quiet(node);
   node.append(...children);
   return node;
+}
+
+/** The notebook's own keys (D D deletes a cell) stay out of an element that has the focus. */
+function quiet(node) {
+  node.dataset.lmSuppressShortcuts = "true";
 }
 
 /** Set a text only when it differs, so that a selection in it is kept. */
@@ -324,6 +331,7 @@ class Transcript {
     this.log.setAttribute("role", "log");
     this.log.setAttribute("aria-label", "Transcript");
     this.log.tabIndex = 0;
+    quiet(this.log);
     this.latest = el("button", "hnb-latest", "Jump to latest");
     this.latest.type = "button";
     this.latest.hidden = true;
@@ -597,7 +605,6 @@ function render({ model, el: host }) {
   const spoken = el("div", "hnb-spoken");
   spoken.setAttribute("role", "status");
   const root = el("section", "hnb", top.node, gauges.node, timeline.node, transcript.node, controls.node, spoken);
-  root.dataset.lmSuppressShortcuts = "true"; // the notebook's own keys stay out of it
   host.append(el("div", "hnb-frame", root));
 
   const rows = new Log((items) => transcript.take(items));
