@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -16,10 +16,14 @@ from hermes_nb.traces.jsons import loads_mapping
 from hermes_nb.traces.names import SPAN_TYPES
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from hermes_nb.traces.forest import Rows
     from hermes_nb.traces.table import Tables
+
+T = TypeVar("T")
 
 
 class Analysis:
@@ -35,6 +39,7 @@ class Analysis:
         self.spans = _sorted(tables.spans)
         self.now = now
         self._whole: dict[str, pa.Array] = {}
+        self._made: dict[Any, Any] = {}
 
     def __len__(self) -> int:
         return len(self.spans)
@@ -195,6 +200,13 @@ class Analysis:
         """The attributes of some spans: how it went, or with `content` what was said."""
         column = self.spans["content_json" if content else "attributes_json"]
         return list(map(loads_mapping, column.take(pa.array(rows)).to_pylist()))
+
+    def once(self, make: Callable[[Analysis], T]) -> T:
+        """What a function makes of this analysis, made once: several frames need it."""
+        if make not in self._made:
+            self._made[make] = make(self)
+        made: T = self._made[make]
+        return made
 
     def _column(self, name: str) -> pa.Array:
         if name not in self._whole:

@@ -101,10 +101,15 @@ def base(analysis: Analysis, rows: Rows) -> dict[str, Any]:
     return analysis.keys(rows) | analysis.times(rows) | said
 
 
+def chat_fields(analysis: Analysis) -> dict[str, Any]:
+    """What chats say of themselves."""
+    return read(analysis.attributes(analysis.of("chat")), CHATS)
+
+
 def chats(analysis: Analysis) -> dict[str, Any]:
     """Calls of one model with all their attempts."""
     rows = analysis.of("chat")
-    columns = base(analysis, rows) | read(analysis.attributes(rows), CHATS)
+    columns = base(analysis, rows) | analysis.once(chat_fields)
     requests = analysis.of("attempt")
     sent = np.bincount(np.maximum(_chat_of(analysis)[requests], -1) + 1, minlength=len(analysis) + 1)[1:]
     known = zip(columns["attempts"], sent[rows].tolist(), strict=True)

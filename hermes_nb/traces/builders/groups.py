@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hermes_nb.traces import forest
-from hermes_nb.traces.builders.calls import USAGE, read
+from hermes_nb.traces.builders.calls import USAGE, chat_fields
 from hermes_nb.traces.columns import DURATION
 
 if TYPE_CHECKING:
@@ -81,13 +81,13 @@ class Groups:
 
     def usage(self) -> dict[str, pa.Array]:
         """Tokens and cost of each group; a chat inside a chat is counted in the outer one only."""
-        chats = counted_chats(self.analysis)
-        columns = read(self.analysis.attributes(chats), USAGE)
-        return {name: self._sum(chats, values) for name, values in columns.items()}
+        chats, said = self.analysis.of("chat"), self.analysis.once(chat_fields)
+        counts = self.analysis.once(chats_that_count)
+        return {name: self._sum(chats[counts], np.array(said[name], object)[counts]) for name in USAGE}
 
-    def _sum(self, rows: Rows, values: list[Any]) -> pa.Array:
+    def _sum(self, rows: Rows, values: NDArray[Any]) -> pa.Array:
         known = np.array([value is not None for value in values], bool) & (self.of[rows] >= 0)
-        numbers: NDArray[Any] = np.array([values[i] for i in np.flatnonzero(known)])
+        numbers: NDArray[Any] = np.array(values[known].tolist())
         kind = np.float64 if numbers.dtype.kind == "f" else np.int64
         total = np.zeros(self.count, kind)
         groups = self.of[rows][known]
@@ -95,14 +95,12 @@ class Groups:
         return pa.array(total, mask=np.bincount(groups, minlength=self.count) == 0)
 
 
-def counted_chats(analysis: Analysis) -> Rows:
-    """The chats whose usage counts: those not inside another chat that has usage of its own."""
+def chats_that_count(analysis: Analysis) -> NDArray[np.bool_]:
+    """Which chats' usage counts: those not inside another chat that has usage of its own."""
     chats = analysis.of("chat")
-    said = analysis.attributes(chats)
     has_usage = np.zeros(len(analysis), bool)
-    keys = USAGE["input_tokens"][0]
-    has_usage[chats] = [any(key in each for key in keys) for each in said]
-    return chats[analysis.above(has_usage)[chats] < 0]
+    has_usage[chats] = [tokens is not None for tokens in analysis.once(chat_fields)["input_tokens"]]
+    return analysis.above(has_usage)[chats] < 0
 
 
 def durations(nanoseconds: Rows) -> pa.Array:

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from hermes_nb.telemetry import semconv as sc
 from hermes_nb.traces import names
-from hermes_nb.traces.builders.calls import CHATS, base, read
+from hermes_nb.traces.builders.calls import base, chat_fields, read
 from hermes_nb.traces.builders.events import STEER, budget, marked
 from hermes_nb.traces.builders.groups import Groups, durations
 from hermes_nb.traces.columns import TIME
@@ -26,11 +26,6 @@ ITERATIONS: Fields = {
     "grace": ((sc.HERMES_ITERATION_GRACE,), as_bool),
     "outcome": ((sc.HERMES_ITERATION_OUTCOME,), as_word),
     "budget_after": ((sc.HERMES_BUDGET_REMAINING,), as_int),
-}
-ANSWERS: Fields = {
-    "provider": CHATS["provider"],
-    "model": (names.RESPONSE_MODELS + names.REQUEST_MODELS, as_word),
-    "finish_reason": CHATS["finish_reason"],
 }
 
 
@@ -56,7 +51,7 @@ def iterations(analysis: Analysis) -> dict[str, Any]:
         "tool_time": durations(groups.covered(analysis.of("tool"))),
         "compression_time": durations(groups.covered(analysis.of("compression"))),
     }
-    columns |= read(attributes(analysis, groups.last(_answers(analysis))), ANSWERS)
+    columns |= _answers(groups)
     return (
         columns | groups.usage() | _budget(analysis, columns) | {"steer_count": groups.number(marked(analysis, STEER))}
     )
@@ -98,16 +93,19 @@ def attributes(analysis: Analysis, rows: Rows) -> list[dict[str, Any]]:
     return [next(found) if row >= 0 else {} for row in rows.tolist()]
 
 
-def _answers(analysis: Analysis) -> Rows:
-    """The chats of the conversation that ended with a reply."""
-    chats = analysis.of("chat")
-    said = analysis.attributes(chats)
-    keys = CHATS["finish_reason"][0]
-    kept = [
-        each.get(sc.HERMES_CHAT_PURPOSE, "main") in names.PURPOSES and any(key in each for key in keys) for each in said
+def _answers(groups: Groups) -> dict[str, list[Any]]:
+    """The last chat of each pass that ended with a reply: who answered, and why the model stopped."""
+    chats, said = groups.analysis.of("chat"), groups.analysis.once(chat_fields)
+    answered = [
+        reason is not None and purpose in (None, *names.PURPOSES)
+        for reason, purpose in zip(said["finish_reason"], said["purpose"], strict=True)
     ]
-    answers: Rows = chats[np.array(kept, bool)]
-    return answers
+    last = groups.last(chats[np.array(answered, bool)])
+    places = np.searchsorted(chats, np.maximum(last, 0)).tolist()
+    known = [place if row >= 0 else None for place, row in zip(places, last.tolist(), strict=True)]
+    models = [named or asked for named, asked in zip(said["response_model"], said["request_model"], strict=True)]
+    columns = {"provider": said["provider"], "model": models, "finish_reason": said["finish_reason"]}
+    return {name: [None if place is None else values[place] for place in known] for name, values in columns.items()}
 
 
 def _budget(analysis: Analysis, columns: dict[str, Any]) -> dict[str, Any]:

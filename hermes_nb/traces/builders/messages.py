@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 def messages(analysis: Analysis) -> dict[str, Any]:
     """Parts of messages, in the order in which they were first seen."""
-    rows = _kept(analysis) + _spoken(analysis)
+    rows = analysis.once(_everything)
     columns = {name: [row.get(name) for row in rows] for name in _COLUMNS}
     columns["chars"] = [len(row["content"]) for row in rows]
     return columns
@@ -38,6 +38,10 @@ _COLUMNS = (
     "run_id", "conversation_id", "turn_id", "trace_id", "span_id", "iteration", "message_index", "part_index", "role",
     "part_type", "content", "tool_call_id", "tool_name", "direction", "origin", "first_span_id", "tokens",
 )  # fmt: skip
+
+
+def _everything(analysis: Analysis) -> list[Row]:
+    return _kept(analysis) + _spoken(analysis)
 
 
 def _kept(analysis: Analysis) -> list[Row]:
@@ -185,7 +189,7 @@ def _by_turn(analysis: Analysis) -> tuple[dict[str, str], dict[str, str]]:
     """The last user's text before the first answer, and the last answer, of each turn."""
     asked: dict[str, str] = {}
     answered: dict[str, str] = {}
-    for row in _kept(analysis) + _spoken(analysis):
+    for row in analysis.once(_everything):
         turn = row["turn_id"]
         if turn is None or row["part_type"] != "text" or row.get("origin"):
             continue

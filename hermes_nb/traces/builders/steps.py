@@ -8,7 +8,7 @@ import numpy as np
 
 from hermes_nb.telemetry import semconv as sc
 from hermes_nb.traces import names
-from hermes_nb.traces.builders.calls import base, read
+from hermes_nb.traces.builders.calls import base, chat_fields, read
 from hermes_nb.traces.forest import codes
 from hermes_nb.traces.values import as_bool, as_int, as_text, as_word
 
@@ -90,7 +90,7 @@ def _children(analysis: Analysis, rows: Rows, said: list[Any]) -> list[Any]:
 def _asked_by(analysis: Analysis, tools: Rows) -> Rows:
     """The main chat that each tool call came from: the last one before it in its turn and iteration."""
     chats = analysis.of("chat")
-    main = [said.get(sc.HERMES_CHAT_PURPOSE, "main") == "main" for said in analysis.attributes(chats)]
+    main = [purpose in (None, "main") for purpose in analysis.once(chat_fields)["purpose"]]
     chats = chats[np.array(main, bool)]
     both = np.r_[chats, tools]
     turn, iteration = (

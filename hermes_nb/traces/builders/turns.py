@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from hermes_nb.telemetry import semconv as sc
 from hermes_nb.traces import forest, names
-from hermes_nb.traces.builders.calls import base, read
+from hermes_nb.traces.builders.calls import base, chat_fields, read
 from hermes_nb.traces.builders.events import STEER, marked
 from hermes_nb.traces.builders.groups import Groups, durations, or_else
 from hermes_nb.traces.builders.iterations import attributes, when
@@ -116,7 +116,7 @@ def _grace(groups: Groups) -> list[bool]:
 def _providers(groups: Groups) -> list[str | None]:
     """The providers of each turn's chats in order of first use."""
     rows = groups.analysis.of("chat")
-    providers = read(groups.analysis.attributes(rows), {"provider": (names.PROVIDERS, as_word)})["provider"]
+    providers = groups.analysis.once(chat_fields)["provider"]
     used: list[dict[str, None]] = [{} for _ in range(groups.count)]
     for group, provider in zip(groups.of[rows].tolist(), providers, strict=True):
         if group >= 0 and provider is not None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import binascii
 from base64 import b64decode
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from hermes_nb.traces.jsons import dumps
@@ -16,14 +17,16 @@ from hermes_nb.traces.rows import EventRow, LinkRow, MetricRow, SpanRow
 from hermes_nb.traces.values import as_float, as_int, as_text, as_word
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
     from hermes_nb.traces.readers.report import File
     from hermes_nb.traces.rows import Row
 
     Json = Mapping[str, Any]
 
-SIGNALS: Final = ("resourceSpans", "resourceLogs", "resourceMetrics")
+_SIGNALS: Final = frozenset(
+    {"resourceSpans", "resourceLogs", "resourceMetrics", "resource_spans", "resource_logs", "resource_metrics"}
+)
 _KINDS: Final = ("INTERNAL", "INTERNAL", "SERVER", "CLIENT", "PRODUCER", "CONSUMER")
 """By number; unspecified is shown as internal, as the specification asks."""
 _STATUSES: Final = ("UNSET", "OK", "ERROR")
@@ -32,11 +35,13 @@ _HEX: Final = frozenset("0123456789abcdef")
 
 def is_otlp(value: Any) -> bool:
     """Whether a document holds any of the three signals."""
-    return isinstance(value, dict) and any(key in value or snake(key) in value for key in SIGNALS)
+    return isinstance(value, dict) and not _SIGNALS.isdisjoint(value)
 
 
 def rows(document: Json, file: File) -> Iterator[Row]:
     """The rows of one document: spans, events, links, log records, data points."""
+    if any("_" in key for key in document):
+        document = _camel(document)
     for resource in _list(document, "resourceSpans"):
         yield from _spans(resource, _resource(resource), file)
     for resource in _list(document, "resourceLogs"):
@@ -48,24 +53,26 @@ def rows(document: Json, file: File) -> Iterator[Row]:
 # ---------------------------------------------------------------------------------------------- fields
 
 
-def snake(key: str) -> str:
-    """A camelCase key in snake_case."""
-    return "".join(f"_{c.lower()}" if c.isupper() else c for c in key)
+def _camel(value: Any) -> Any:
+    """A document with its keys in camelCase, as the specification wants them."""
+    if isinstance(value, dict):
+        return {_camel_key(key): _camel(each) for key, each in value.items()}
+    return [_camel(each) for each in value] if isinstance(value, list) else value
 
 
-def get(value: Json, key: str) -> Any:
-    """A field, under its name in either case."""
-    found = value.get(key)
-    return value.get(snake(key)) if found is None else found
+@lru_cache(maxsize=512)
+def _camel_key(key: str) -> str:
+    first, *others = key.split("_")
+    return first + "".join(word.capitalize() for word in others)
 
 
 def _list(value: Json, key: str) -> list[Json]:
-    found = get(value, key)
+    found = value.get(key)
     return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
 
 
 def _mapping(value: Json, key: str) -> Json:
-    found = get(value, key)
+    found = value.get(key)
     return found if isinstance(found, dict) else {}
 
 
@@ -111,8 +118,6 @@ def any_value(value: Any) -> Any:
     for key, read in _READERS:
         if key in value:
             return read(value[key])
-        if (other := _SNAKES[key]) in value:
-            return read(value[other])
     return None
 
 
@@ -135,7 +140,6 @@ _READERS: Final = (
     ("kvlistValue", lambda value: key_values(value.get("values") if isinstance(value, dict) else value)),
     ("bytesValue", lambda value: value),
 )
-_SNAKES: Final = {key: snake(key) for key, _ in _READERS}
 
 
 def key_values(values: Any) -> dict[str, Any]:
@@ -179,18 +183,20 @@ def _spans(value: Json, resource: _Resource, file: File) -> Iterator[Row]:
 
 
 def _span(span: Json, resource: _Resource, scope_name: str | None, file: File) -> Iterator[Row]:
-    trace_id, span_id = hex_id(get(span, "traceId"), 32), hex_id(get(span, "spanId"), 16)
+    if "trace_id" in span:
+        span = _camel(span)
+    trace_id, span_id = hex_id(span.get("traceId"), 32), hex_id(span.get("spanId"), 16)
     events, links, status = _list(span, "events"), _list(span, "links"), _mapping(span, "status")
     if trace_id is None or span_id is None:
         file.skip("a span without ids was kept without them")
     yield SpanRow(
         trace_id,
         span_id,
-        hex_id(get(span, "parentSpanId"), 16),
+        hex_id(span.get("parentSpanId"), 16),
         as_text(span.get("name", "")) or "",
         _enum(span.get("kind"), _KINDS),
-        _nanoseconds(get(span, "startTimeUnixNano")),
-        _nanoseconds(get(span, "endTimeUnixNano")),
+        _nanoseconds(span.get("startTimeUnixNano")),
+        _nanoseconds(span.get("endTimeUnixNano")),
         _enum(status.get("code"), _STATUSES),
         as_word(status.get("message")),
         key_values(span.get("attributes")),
@@ -199,16 +205,16 @@ def _span(span: Json, resource: _Resource, scope_name: str | None, file: File) -
         scope_name,
         len(events),
         len(links),
-        as_int(get(span, "droppedAttributesCount")) or 0,
-        as_int(get(span, "droppedEventsCount")) or 0,
+        as_int(span.get("droppedAttributesCount")) or 0,
+        as_int(span.get("droppedEventsCount")) or 0,
         resource.json,
     )
     for seq, event in enumerate(events):
-        when = _nanoseconds(get(event, "timeUnixNano"))
+        when = _nanoseconds(event.get("timeUnixNano"))
         said = key_values(event.get("attributes"))
         yield EventRow(trace_id, span_id, "span", seq, when, as_word(event.get("name")), said, run_id=resource.run_id)
     for link in links:
-        linked = hex_id(get(link, "traceId"), 32), hex_id(get(link, "spanId"), 16)
+        linked = hex_id(link.get("traceId"), 32), hex_id(link.get("spanId"), 16)
         yield LinkRow(trace_id, span_id, *linked, key_values(link.get("attributes")))
 
 
@@ -221,14 +227,14 @@ def _logs(value: Json, resource: _Resource) -> Iterator[Row]:
             attributes = key_values(record.get("attributes"))
             body = any_value(record.get("body"))
             yield EventRow(
-                hex_id(get(record, "traceId"), 32),
-                hex_id(get(record, "spanId"), 16),
+                hex_id(record.get("traceId"), 32),
+                hex_id(record.get("spanId"), 16),
                 "log",
                 seq,
-                _nanoseconds(get(record, "timeUnixNano")) or _nanoseconds(get(record, "observedTimeUnixNano")),
-                as_word(get(record, "eventName")) or as_word(attributes.get("event.name")),
+                _nanoseconds(record.get("timeUnixNano")) or _nanoseconds(record.get("observedTimeUnixNano")),
+                as_word(record.get("eventName")) or as_word(attributes.get("event.name")),
                 attributes,
-                as_word(get(record, "severityText")) or _severity(get(record, "severityNumber")),
+                as_word(record.get("severityText")) or _severity(record.get("severityNumber")),
                 None if body is None else as_text(body),
                 resource.run_id,
             )
@@ -264,15 +270,15 @@ def _metrics(value: Json, resource: _Resource, file: File) -> Iterator[Row]:
 
 
 def _point(metric: Json, kind: str, point: Json, resource: _Resource) -> MetricRow:
-    counts, bounds = get(point, "bucketCounts"), get(point, "explicitBounds")
-    number = get(point, "asDouble") if get(point, "asDouble") is not None else get(point, "asInt")
+    counts, bounds = point.get("bucketCounts"), point.get("explicitBounds")
+    number = point.get("asDouble") if point.get("asDouble") is not None else point.get("asInt")
     extra = {key: point[key] for key in _EXTRA if key in point}
     return MetricRow(
         as_text(metric.get("name", "")) or "",
         as_word(metric.get("unit")),
         kind,
-        _nanoseconds(get(point, "startTimeUnixNano")),
-        _nanoseconds(get(point, "timeUnixNano")),
+        _nanoseconds(point.get("startTimeUnixNano")),
+        _nanoseconds(point.get("timeUnixNano")),
         None if number is None else as_float(number),
         as_int(point["count"]) if "count" in point else None,
         as_float(point["sum"]) if "sum" in point else None,
@@ -286,8 +292,3 @@ def _point(metric: Json, kind: str, point: Json, resource: _Resource) -> MetricR
 
 _EXTRA: Final = ("scale", "zeroCount", "positive", "negative", "min", "max", "quantileValues")
 """What the other kinds of data points have, kept among their attributes."""
-
-
-def documents(values: Iterable[Any]) -> Iterator[Json]:
-    """The OTLP documents of a list."""
-    return (value for value in values if is_otlp(value))
