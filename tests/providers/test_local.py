@@ -350,10 +350,6 @@ class TestTheRealEngine:
 
 @pytest.mark.local_model
 class TestTheProcess:
-    @pytest.fixture(autouse=True)
-    def _weights(self):
-        pass
-
     def test_after_a_crash_the_next_request_starts_it_again(self):
         local = hn.Local(context_window=1024)
         ask(local, "Say yes.", max_tokens=2)
