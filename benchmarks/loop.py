@@ -1,0 +1,151 @@
+"""What the loop costs: our turns against a loop by hand over httpx that sends the same requests, in one run.
+
+    python benchmarks/loop.py [--rounds 5] [--calls 50]
+
+Each round runs every way once, the raw loop before each of ours; the ratio is taken against that neighbour, and the
+medians of the rounds are printed. CPU counts all threads of this process; the server runs in one of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+os.environ["HERMES_NB_HOME"] = tempfile.mkdtemp(prefix="hermes-nb-bench-")
+
+import httpx
+from bench_server import running
+
+import hermes_nb as hn
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+LEAST = 3  # turns of one measurement
+SYSTEM, PROMPT = "You are a calculator.", "Add the numbers."
+SCHEMA = {
+    "type": "function",
+    "function": {
+        "name": "add",
+        "description": "Add two integers.",
+        "parameters": {
+            "type": "object",
+            "required": ["a", "b"],
+            "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}},
+        },
+    },
+}
+
+
+@hn.tool
+def add(a: int, b: int) -> int:
+    """Add two integers."""
+    return a + b
+
+
+def raw(url: str, model: str) -> Callable[[], None]:
+    """A loop by hand over `httpx.Client`."""
+    client = httpx.Client(base_url=url)
+
+    def turn() -> None:
+        messages: list[dict[str, Any]] = [{"role": "system", "content": SYSTEM}, {"role": "user", "content": PROMPT}]
+        while True:
+            body = {"model": model, "messages": messages, "tools": [SCHEMA]}
+            message = client.post("/chat/completions", json=body).json()["choices"][0]["message"]
+            messages.append(message)
+            if not message.get("tool_calls"):
+                return
+            for call in message["tool_calls"]:
+                result = str(add(**json.loads(call["function"]["arguments"])))
+                messages.append({"role": "tool", "tool_call_id": call["id"], "content": result})
+
+    return turn
+
+
+def raw_stream(url: str, model: str) -> Callable[[], None]:
+    """A streamed text by hand."""
+    client = httpx.Client(base_url=url)
+
+    def turn() -> None:
+        body = {"model": model, "messages": [{"role": "user", "content": PROMPT}], "stream": True}
+        text = []
+        with client.stream("POST", "/chat/completions", json=body) as response:
+            for line in response.iter_lines():
+                if line.startswith("data: {"):
+                    choices = json.loads(line[6:])["choices"]
+                    text.extend(choice["delta"].get("content") or "" for choice in choices)
+
+    return turn
+
+
+def ours(url: str, model: str, *, stream: bool = False, **options: Any) -> Callable[[], None]:
+    """A turn of ours."""
+    provider = hn.OpenAIChat(model, base_url=url, api_key="sk-bench-000001", stream=stream)
+    agent = hn.Agent(provider, tools=[add], instructions=SYSTEM, budget=10_000)
+    return lambda: agent.run(PROMPT, **options).raise_for_failure() and None
+
+
+def cost(turn: Callable[[], None], seconds: float, per: int) -> tuple[float, float]:
+    """Wall and CPU microseconds per iteration, the median of the turns of some time."""
+    walls, cpus, end = [], [], time.perf_counter() + seconds
+    while len(walls) < LEAST or time.perf_counter() < end:
+        wall, cpu = time.perf_counter(), time.process_time()
+        turn()
+        walls.append(time.perf_counter() - wall)
+        cpus.append(time.process_time() - cpu)
+    return statistics.median(walls) / per * 1e6, statistics.median(cpus) / per * 1e6
+
+
+def compare(name: str, reference: Callable[[], None], way: Callable[[], None], rounds: int, per: int) -> None:
+    """Print one row: ours beside the raw loop, round by round."""
+    reference()
+    way()
+    rows = [(*cost(reference, 0.5, per), *cost(way, 0.5, per)) for _ in range(rounds)]
+    wall = statistics.median(row[2] / row[0] for row in rows)
+    cpu = statistics.median(row[3] / row[1] for row in rows)
+    raw_cpu, own_cpu = (statistics.median(row[column] for row in rows) for column in (1, 3))
+    print(f"{name:42} wall x {wall:5.2f}   CPU x {cpu:5.2f}   CPU µs {own_cpu:7.0f} (raw {raw_cpu:.0f})")
+
+
+def together(url: str, lanes: int) -> None:
+    """Many turns at once: turns per second beside the ideal."""
+    model = "tools-10+wait-50"
+    ideal = lanes / (11 * 0.05)
+    turn = ours(url, model, session=False)
+    turn()
+    began, cpu = time.perf_counter(), time.process_time()
+    with ThreadPoolExecutor(lanes) as pool:
+        list(pool.map(lambda _: turn(), range(lanes)))
+    seconds, used = time.perf_counter() - began, time.process_time() - cpu
+    rate = lanes / seconds
+    print(f"{lanes:4} turns at once: {rate:7.1f} turns/s ({rate / ideal:4.0%} of ideal), {lanes / used:5.1f} per CPU s")
+
+
+def main() -> None:
+    """Run the ways, print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--calls", type=int, default=50)
+    arguments = parser.parse_args()
+    with running() as url:
+        model, per = f"tools-{arguments.calls}", arguments.calls + 1
+        compare("everything on", raw(url, model), ours(url, model), arguments.rounds, per)
+        compare("no logbook", raw(url, model), ours(url, model, session=False), arguments.rounds, per)
+        os.environ["OTEL_SDK_DISABLED"] = "true"
+        compare("no logbook, no spans", raw(url, model), ours(url, model, session=False), arguments.rounds, per)
+        del os.environ["OTEL_SDK_DISABLED"]
+        words = 500
+        way = ours(url, f"text-{words}", stream=True, session=False)
+        compare("streaming, per token", raw_stream(url, f"text-{words}"), way, arguments.rounds, words)
+        for lanes in (1, 16, 64, 256):
+            together(url, lanes)
+
+
+if __name__ == "__main__":
+    main()
