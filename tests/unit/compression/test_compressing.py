@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import re
 import threading
 import time
 from dataclasses import dataclass, field
@@ -112,6 +113,31 @@ def test_the_request_holds_the_turns_the_sections_and_the_length():
     for section in ("Task", "Goal", "Constraints", "Done", "Decisions", "Files", "Remaining work"):
         assert f"## {section}" in text
     assert "at most" in text
+
+
+@pytest.mark.parametrize(
+    ("window", "rounds", "tokens"),
+    [
+        (64_000, 20, 2_000),
+        (64_000, 40, 3_700),
+        (64_000, 120, 5_440),
+        (4_096, 60, 307),
+        (1_000, 60, 256),
+        (2_000_000, 900, 10_000),
+    ],
+)
+def test_a_summary_may_be_a_fifth_of_what_it_replaces_within_bounds(window, rounds, tokens):
+    bench = Bench(window=window)
+    bench.compress(tool_loop(rounds, 4_000))
+    [told] = {int(re.search(r"Use at most (\d+) tokens", text).group(1)) for text in bench.asked}
+    assert told == pytest.approx(tokens, rel=0.01)
+
+
+def test_a_request_for_a_summary_leaves_room_in_the_window():
+    bench = Bench(answers="s" * 16_000)
+    bench.compress([m for n in range(60) for m in (user(f"{n} " + "q " * 2_700), assistant("a " * 2_700))])
+    assert len(bench.asked) > 1
+    assert max(map(estimate, bench.asked)) <= 64_000 * 0.6
 
 
 def test_long_turns_are_read_by_their_ends():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -61,6 +62,14 @@ def test_long_arguments_are_cut_and_still_valid_json():
     assert (cut["path"], cut["n"]) == ("a.py", 3)
     assert len(cut["content"]) < 300
     assert len(cut["nested"][0]["text"]) < 300
+
+
+@pytest.mark.parametrize(("length", "cut"), [(500, False), (501, True)])
+def test_arguments_are_cut_when_they_have_more_than_500_characters(length, cut):
+    arguments = json.dumps({"content": "x" * (length - len('{"content": ""}'))})
+    assert len(arguments) == length
+    [call, _] = prune(round_of("ok", arguments=arguments), size=size)
+    assert (call.tool_calls[0].arguments != arguments) == cut
 
 
 def test_arguments_that_are_no_json_are_left_alone():
