@@ -33,7 +33,7 @@ def array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
         return values
     if kind == DISTINCT:
         known: dict[Any, int] = {}
-        codes = [known.setdefault(value, len(known)) for value in values]
+        codes = [None if value is None else known.setdefault(value, len(known)) for value in values]
         return pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32()), array(list(known), TEXT))
     try:
         return pa.array(values, kind)

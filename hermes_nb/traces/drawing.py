@@ -164,9 +164,10 @@ def _attempt(span: SpanRow) -> str:
 
 
 def _retry(span: SpanRow) -> str:
-    return _words(
-        span.name, f"wait={span.attributes.get(sc.HERMES_RETRY_WAIT, 0.0)}s", _say(span, sc.HERMES_RETRY_SOURCE)
-    )
+    """The wait, unless it is drawn by lot."""
+    source = _say(span, sc.HERMES_RETRY_SOURCE)
+    wait = "" if source == "backoff" else f"wait={span.attributes.get(sc.HERMES_RETRY_WAIT, 0.0)}s"
+    return _words(span.name, wait, source)
 
 
 def _fallback(span: SpanRow) -> str:
