@@ -7,11 +7,11 @@ import os
 import threading
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, Self, TypeAlias
 from urllib.parse import urlsplit
 
 from hermes_nb.telemetry.channel import MetricChannel, SpanChannel
-from hermes_nb.telemetry.exporting import file_of_metrics, file_of_spans
+from hermes_nb.telemetry.exporting import Lines, metrics_to, spans_to
 from hermes_nb.telemetry.hiding import Hidden
 from hermes_nb.telemetry.hub import HUB
 from hermes_nb.telemetry.observing import content_of_environment
@@ -36,8 +36,6 @@ _GOODBYE: Final = 3.0
 
 _channels: Channels = {}
 _lock = threading.Lock()
-
-T = TypeVar("T")
 
 
 class Capture:
@@ -151,10 +149,10 @@ def capture(  # noqa: PLR0913  each argument is one independent choice, all but 
     if path is not None:
         channels |= _to_file(Path(path).expanduser().resolve(), rendering, metrics)
     if exporter is not None:
-        channels[exporter] = SpanChannel(type(exporter).__qualname__, exporter, rendering, held=True)
+        channels[exporter] = SpanChannel(type(exporter).__qualname__, exporter, rendering)
     if meter_provider is not None:
         name = type(meter_provider).__qualname__
-        channels[meter_provider] = MetricChannel(name, None, metrics or "latest", meter_provider)
+        channels[meter_provider] = MetricChannel(name, None, metrics or "latest", provider=meter_provider)
     return Capture(channels)
 
 
@@ -168,16 +166,18 @@ def _check(name: str, given: object, known: tuple[str, ...]) -> None:
 
 
 def _to_file(path: Path, rendering: Rendering, metrics: Release | None) -> Channels:
-    channels: Channels = {path: SpanChannel(path.name, _opened(file_of_spans, path), rendering, held=False)}
+    file = _opened(path)
+    channels: Channels = {path: SpanChannel(path.name, spans_to(file), rendering, file)}
     if metrics is not None:
         beside = path.with_suffix(".metrics.jsonl")
-        channels[beside] = MetricChannel(beside.name, _opened(file_of_metrics, beside), metrics)
+        file = _opened(beside)
+        channels[beside] = MetricChannel(beside.name, metrics_to(file), metrics, file=file)
     return channels
 
 
-def _opened(exporter: Callable[[Path], T], path: Path) -> T:
+def _opened(path: Path) -> Lines:
     try:
-        return exporter(path)
+        return Lines(path)
     except OSError as error:
         msg = f"cannot write to {path}: {error.strerror or error}"
         raise ConfigurationError(msg) from error
@@ -203,7 +203,7 @@ def _to_server(url: str, headers: Mapping[str, str] | None, rendering: Rendering
         msg = f"metrics go beside an endpoint that ends in {_TRACES}; for {name} give a meter_provider instead"
         raise ConfigurationError(msg)
     spans = _exporter_of_spans(endpoint, headers)
-    channels: Channels = {endpoint: SpanChannel(name, spans, rendering, held=True)}
+    channels: Channels = {endpoint: SpanChannel(name, spans, rendering)}
     if metrics is not None:
         beside = endpoint.removesuffix(_TRACES) + "/v1/metrics"
         channels[beside] = MetricChannel(name, _exporter_of_metrics(beside, headers), metrics)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan
     from opentelemetry.sdk.trace.export import SpanExporter
 
+    from hermes_nb.telemetry.exporting import Lines
     from hermes_nb.telemetry.metrics import Release
     from hermes_nb.telemetry.rendering import Rendering
     from hermes_nb.telemetry.store import Kept
@@ -44,19 +45,19 @@ class SpanChannel:
         name: The destination, in words that hold no key.
         exporter: Writes or sends.
         rendering: How spans look there.
-        held: Spans are sent together, by another thread; otherwise each is written at once.
+        file: Where the exporter writes each span at once; without a file, spans are sent together, by a thread.
     """
 
-    def __init__(self, name: str, exporter: SpanExporter, rendering: Rendering, *, held: bool) -> None:
+    def __init__(self, name: str, exporter: SpanExporter, rendering: Rendering, file: Lines | None = None) -> None:
         self.name = name
+        self._file = file
         self._exporter = QuietSpans(exporter, name)
         self._rendering = rendering
         self._processor = (
             BatchSpanProcessor(self._exporter, max_queue_size=_QUEUE, schedule_delay_millis=_SEND_EVERY)
-            if held
+            if file is None
             else SimpleSpanProcessor(self._exporter)
         )
-        self._held = held
         self._sending: threading.Thread | None = None
         self._broken = False
 
@@ -76,7 +77,7 @@ class SpanChannel:
 
     def send(self) -> None:
         """Begin to send what is held."""
-        if self._held and (self._sending is None or not self._sending.is_alive()):
+        if self._file is None and (self._sending is None or not self._sending.is_alive()):
             self._sending = _in_background(self._processor.force_flush)
 
     def flush(self, timeout: float) -> bool:
@@ -91,6 +92,8 @@ class SpanChannel:
         thread.join(timeout)
         if thread.is_alive():
             self._exporter.shutdown()
+        if self._file is not None:
+            self._file.close()
 
     @property
     def failures(self) -> int:
@@ -105,13 +108,21 @@ class MetricChannel:
         name: The destination, in words that hold no key.
         exporter: Writes or sends; None for a provider of the user's, which has its own.
         release: Whose names model calls are recorded under.
+        file: Where the exporter writes, if to a file.
         provider: Makes the instruments instead of one for this exporter.
     """
 
     def __init__(
-        self, name: str, exporter: MetricExporter | None, release: Release, provider: MeterProvider | None = None
+        self,
+        name: str,
+        exporter: MetricExporter | None,
+        release: Release,
+        *,
+        file: Lines | None = None,
+        provider: MeterProvider | None = None,
     ) -> None:
         self.name = name
+        self._file = file
         self._exporter = None if exporter is None else QuietMetrics(exporter, name)
         self._own: SdkMeterProvider | None = None
         if self._exporter is not None:
@@ -138,6 +149,8 @@ class MetricChannel:
         """Send what was recorded, and stop; takes so many seconds at most."""
         if self._own is not None:
             _in_background(self._own.shutdown).join(timeout)
+        if self._file is not None:
+            self._file.close()
 
     @property
     def failures(self) -> int:

@@ -32,22 +32,25 @@ class Lines:
         OSError: It cannot be opened.
     """
 
-    closed = False
-
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_BINARY", 0)
+        self.closed = False
         self._file = os.open(path, flags, 0o600)
         self._torn = _ends_torn(self._file)
+        self._lock = threading.Lock()
 
     def write(self, line: str) -> int:
         """Write one line; a line behind a torn one starts anew."""
-        data = (b"\n" if self._torn else b"") + line.encode("utf-8", "replace")
-        self._torn = True
-        written = os.write(self._file, data)
-        if written < len(data):
-            os.write(self._file, data[written:])
-        self._torn = False
+        with self._lock:
+            if self.closed:
+                msg = "the file is closed"
+                raise ValueError(msg)
+            left = memoryview((b"\n" if self._torn else b"") + line.encode("utf-8", "replace"))
+            self._torn = True
+            while left:
+                left = left[os.write(self._file, left) :]
+            self._torn = False
         return len(line)
 
     def flush(self) -> None:
@@ -55,9 +58,10 @@ class Lines:
 
     def close(self) -> None:
         """Close the file."""
-        if not self.closed:
-            self.closed = True
-            os.close(self._file)
+        with self._lock:
+            if not self.closed:
+                self.closed = True
+                os.close(self._file)
 
 
 def _ends_torn(file: int) -> bool:
@@ -67,18 +71,18 @@ def _ends_torn(file: int) -> bool:
     return os.read(file, 1) != b"\n"
 
 
-def file_of_spans(path: Path) -> SpanExporter:
-    """The official OTLP JSON lines exporter of spans, writing through `Lines`."""
+def spans_to(lines: Lines) -> SpanExporter:
+    """The official OTLP JSON lines exporter of spans."""
     from opentelemetry.exporter.otlp.json.file import FileSpanExporter  # noqa: PLC0415  loaded on first use
 
-    return FileSpanExporter(stream=cast("IO[str]", Lines(path)))
+    return FileSpanExporter(stream=cast("IO[str]", lines))
 
 
-def file_of_metrics(path: Path) -> MetricExporter:
-    """The official OTLP JSON lines exporter of metrics, writing through `Lines`."""
+def metrics_to(lines: Lines) -> MetricExporter:
+    """The official OTLP JSON lines exporter of metrics."""
     from opentelemetry.exporter.otlp.json.file import FileMetricExporter  # noqa: PLC0415  loaded on first use
 
-    return FileMetricExporter(stream=cast("IO[str]", Lines(path)))
+    return FileMetricExporter(stream=cast("IO[str]", lines))
 
 
 class _Mute(logging.Filter):

@@ -9,6 +9,8 @@ import numbers
 from collections.abc import Mapping
 from typing import Any, Final
 
+from hermes_nb.telemetry.redaction import REDACTED, is_secret_name
+
 logger = logging.getLogger("hermes_nb")
 
 _INT64: Final = 2**63
@@ -21,7 +23,7 @@ def clean(value: Any) -> Any:
 
     Text, booleans, 64-bit integers and finite numbers stay; NumPy's scalars become Python's. Numbers that OTLP JSON
     cannot hold (NaN, infinities, larger integers) become text, and so do bytes and foreign objects. A list of values
-    of one kind becomes a tuple; everything nested becomes JSON text.
+    of one kind becomes a tuple; everything nested becomes JSON text. What is called a key or a password is not shown.
     """
     if isinstance(value, Mapping):
         return _as_json(value)
@@ -36,11 +38,16 @@ def clean_items(values: Mapping[Any, Any], prefix: str = "") -> dict[str, Any]:
     for key, value in values.items():
         if not isinstance(key, str) or not key.strip():
             bad.append(key)
-        elif (shown := clean(value)) is not None:
+        elif (shown := _named(key, value)) is not None:
             out[prefix + key.encode("utf-8", "replace").decode("utf-8")] = shown
     if bad:
         logger.info("left out what has no text as its key: %r", bad)
     return out
+
+
+def _named(key: str, value: Any) -> Any:
+    """A value, cleaned; not shown, if its name says that it is a key or a password."""
+    return REDACTED if value and isinstance(value, str) and is_secret_name(key) else clean(value)
 
 
 def _scalar(value: Any) -> Any:
@@ -88,7 +95,10 @@ def plain(value: Any, depth: int = _DEPTH) -> Any:
     if depth == 0:
         return _text(value)
     if isinstance(value, Mapping):
-        return {str(key): plain(item, depth - 1) for key, item in value.items()}
+        return {
+            str(key): REDACTED if isinstance(item, str) and is_secret_name(key) else plain(item, depth - 1)
+            for key, item in value.items()
+        }
     if isinstance(value, list | tuple | set | frozenset):
         return [plain(item, depth - 1) for item in value]
     return _scalar(value)

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from pathlib import Path
 
 import pytest
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
@@ -21,6 +22,7 @@ from hermes_nb.vocabulary import events
 from tests.support.receiver import attributes, receiver
 from tests.support.telling import told
 
+OPEN_FILES = Path("/proc/self/fd")
 SPANS = 5  # of the turn below
 
 
@@ -81,6 +83,17 @@ def test_a_cell_that_runs_again_doubles_nothing(tmp_path):
     capture.shutdown()
 
     assert lines(path) == SPANS
+
+
+@pytest.mark.skipif(not OPEN_FILES.is_dir(), reason="counts open files by /proc")
+def test_no_file_stays_open(tmp_path):
+    before = len(list(OPEN_FILES.iterdir()))
+    for _ in range(5):
+        capture = hn.capture(tmp_path / "turns.jsonl", metrics="latest")
+        one_turn()
+    capture.shutdown()
+
+    assert len(list(OPEN_FILES.iterdir())) == before
 
 
 def test_an_old_handle_does_not_end_what_replaced_it(tmp_path):

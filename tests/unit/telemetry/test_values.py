@@ -107,3 +107,13 @@ def test_any_value_survives_the_sdk_without_a_word_and_strict_json(values):
         assert not isinstance(value, float) or math.isfinite(value)
         assert isinstance(value, bool) or not isinstance(value, int) or -(2**63) <= value < 2**63
     json.dumps(shown, allow_nan=False)
+
+
+def test_what_is_called_a_key_is_not_shown():
+    given = {"api_key": "abc", "nested": {"password": "abc", "max_tokens": 5}, "tokens": "abc"}
+
+    assert clean_items(given) == {
+        "api_key": "[redacted]",
+        "nested": '{"password":"[redacted]","max_tokens":5}',
+        "tokens": "abc",
+    }
