@@ -411,7 +411,7 @@ def load(
         UnreadableTrace: Nothing could be read.
         ConfigurationError: A time that is none.
     """
-    from hermes_nb.traces.readers import read  # noqa: PLC0415  loads pyarrow
+    from hermes_nb.traces.readers.loading import read  # noqa: PLC0415  loads pyarrow
 
     wanted = Selection(conversation_id, nanoseconds(since, "since"), nanoseconds(until, "until"), limit)
     loaded = read(source, wanted, content=content)
