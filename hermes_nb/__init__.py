@@ -46,6 +46,8 @@ from hermes_nb.vocabulary.messages import Message, Reply, ToolCall, ToolResult, 
 
 if TYPE_CHECKING:
     from hermes_nb.lab.faults import Faults
+    from hermes_nb.lab.study import Study
+    from hermes_nb.lab.sweep import sweep
     from hermes_nb.policies.prices import price
     from hermes_nb.providers.anthropic import Anthropic
     from hermes_nb.providers.credentials import CredentialPool
@@ -68,6 +70,7 @@ _HOMES = {
     "MCP": "hermes_nb.tools.mcp",
     "Mixture": "hermes_nb.providers.mixture",
     "OpenAIChat": "hermes_nb.providers.openai_chat",
+    "Study": "hermes_nb.lab.study",
     "Timeouts": "hermes_nb.providers.http",
     "Trace": "hermes_nb.traces",
     "Traces": "hermes_nb.traces",
@@ -75,6 +78,7 @@ _HOMES = {
     "load": "hermes_nb.traces",
     "load_ipython_extension": "hermes_nb.widgets.magics",
     "price": "hermes_nb.policies.prices",
+    "sweep": "hermes_nb.lab.sweep",
     "unload_ipython_extension": "hermes_nb.widgets.magics",
 }
 """Where the names are that are loaded on first use."""
@@ -118,6 +122,7 @@ __all__ = [  # noqa: RUF022  the nouns first, then everything else by the alphab
     "Reply",
     "Retry",
     "RunInProgress",
+    "Study",
     "Timeouts",
     "ToolCall",
     "ToolContext",
@@ -133,6 +138,7 @@ __all__ = [  # noqa: RUF022  the nouns first, then everything else by the alphab
     "load",
     "load_ipython_extension",
     "price",
+    "sweep",
     "tool",
     "unload_ipython_extension",
 ]
