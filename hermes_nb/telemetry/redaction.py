@@ -59,6 +59,8 @@ _SECRET_NAMES: Final = re.compile(
     rf"(?:^|[_.-]){_NAME}$|^(?:authorization|proxy-authorization|cookie|set-cookie|x-[\w-]*key)$", re.IGNORECASE
 )
 
+_LEAST: Final = -(2**63)
+_MOST: Final = 2**63 - 1
 _WORDS: Final = semconv.DECLARED - semconv.FREE_TEXT
 """Attributes that hold names and numbers, not free text; metadata and settings are not among them."""
 
@@ -154,7 +156,7 @@ class Redactor:
 
 
 def safe_attributes(attributes: dict[str, Any], redact: Callable[[str], str] | None = None) -> dict[str, Any]:
-    """Attributes that can be written anywhere: keys taken out of free text, no text that is not Unicode.
+    """Attributes that can be written anywhere: no keys in free text, all text Unicode, all numbers of 64 bits.
 
     Args:
         attributes: Clean values by name; changed in place.
@@ -169,6 +171,8 @@ def safe_attributes(attributes: dict[str, Any], redact: Callable[[str], str] | N
                 attributes[key] = unicode_only(value)
         elif type(value) is tuple and value and type(value[0]) is str:
             attributes[key] = tuple(map(unicode_only, value))
+        elif type(value) is int and not _LEAST <= value <= _MOST:
+            attributes[key] = max(_LEAST, min(value, _MOST))
     return attributes
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
@@ -106,6 +107,22 @@ _ITERATION = Row(
 # ---------------------------------------------------------------------------------------------- chat and attempts
 
 
+def _whole(value: Any) -> int:
+    number = int(value)
+    if not -(2**63) <= number < 2**63:
+        msg = f"{number} has more than 64 bits"
+        raise ValueError(msg)
+    return number
+
+
+def _number(value: Any) -> float:
+    number = float(value)
+    if not math.isfinite(number):
+        msg = f"{number} is no number"
+        raise ValueError(msg)
+    return number
+
+
 def _texts(value: Any) -> tuple[str, ...]:
     return (value,) if isinstance(value, str) else tuple(str(item) for item in value)
 
@@ -116,18 +133,18 @@ def _output_type(value: Any) -> str:
 
 
 _PARAMETERS: Final[dict[str, tuple[str, Callable[[Any], Any]]]] = {
-    "max_tokens": (s.GEN_AI_REQUEST_MAX_TOKENS, int),
-    "max_completion_tokens": (s.GEN_AI_REQUEST_MAX_TOKENS, int),
-    "max_output_tokens": (s.GEN_AI_REQUEST_MAX_TOKENS, int),
-    "temperature": (s.GEN_AI_REQUEST_TEMPERATURE, float),
-    "top_p": (s.GEN_AI_REQUEST_TOP_P, float),
-    "top_k": (s.GEN_AI_REQUEST_TOP_K, int),
-    "frequency_penalty": (s.GEN_AI_REQUEST_FREQUENCY_PENALTY, float),
-    "presence_penalty": (s.GEN_AI_REQUEST_PRESENCE_PENALTY, float),
+    "max_tokens": (s.GEN_AI_REQUEST_MAX_TOKENS, _whole),
+    "max_completion_tokens": (s.GEN_AI_REQUEST_MAX_TOKENS, _whole),
+    "max_output_tokens": (s.GEN_AI_REQUEST_MAX_TOKENS, _whole),
+    "temperature": (s.GEN_AI_REQUEST_TEMPERATURE, _number),
+    "top_p": (s.GEN_AI_REQUEST_TOP_P, _number),
+    "top_k": (s.GEN_AI_REQUEST_TOP_K, _whole),
+    "frequency_penalty": (s.GEN_AI_REQUEST_FREQUENCY_PENALTY, _number),
+    "presence_penalty": (s.GEN_AI_REQUEST_PRESENCE_PENALTY, _number),
     "stop": (s.GEN_AI_REQUEST_STOP_SEQUENCES, _texts),
     "stop_sequences": (s.GEN_AI_REQUEST_STOP_SEQUENCES, _texts),
-    "seed": (s.GEN_AI_REQUEST_SEED, int),
-    "n": (s.GEN_AI_REQUEST_CHOICE_COUNT, int),
+    "seed": (s.GEN_AI_REQUEST_SEED, _whole),
+    "n": (s.GEN_AI_REQUEST_CHOICE_COUNT, _whole),
     "reasoning_effort": (s.GEN_AI_REQUEST_REASONING_LEVEL, str),
     "response_format": (s.GEN_AI_OUTPUT_TYPE, _output_type),
 }
@@ -141,12 +158,12 @@ def _request(chat: events.Chat, out: Attributes) -> None:
         out[s.GEN_AI_CONVERSATION_COMPACTED] = True
     others = {}
     for name, value in chat.parameters.items():
-        if is_secret_name(name):
+        if value is None or is_secret_name(name):
             continue
         try:
             key, convert = _PARAMETERS[name]
             out[key] = convert(value)
-        except (KeyError, TypeError, ValueError):
+        except (KeyError, TypeError, ValueError, OverflowError):
             others[name] = value
     if out.get(s.GEN_AI_REQUEST_CHOICE_COUNT) == 1:
         del out[s.GEN_AI_REQUEST_CHOICE_COUNT]

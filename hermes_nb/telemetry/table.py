@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -22,7 +23,7 @@ class Table:
 
     Args:
         columns: Attribute names by field name.
-        doubles: The fields whose values are floating-point numbers, whatever the caller put there.
+        doubles: The fields whose values are finite floating-point numbers; others are left out.
         fixed: Attributes that are always the same.
         more: Adds what needs more than a look at a field.
     """
@@ -50,8 +51,8 @@ class Table:
             if value or (value is not None and value != ""):
                 out[key] = value
         for key in self._doubles:
-            if key in out:
-                out[key] = float(out[key])
+            if key in out and math.isfinite(number := float(out.pop(key))):
+                out[key] = number
         self._more(what, out)
 
 
