@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 Ask: TypeAlias = "Callable[[tuple[Message, ...]], Awaitable[str]]"
 """Asks a model, by itself: the messages in, the text of its answer out."""
 
-SUMMARY_TOKENS = 2_000, 10_000
-"""A summary has a fifth of what it replaces, and at least and at most so many tokens (hermes-agent 0.19.0)."""
+LONGEST_SUMMARY = 10_000
+"""Tokens. A summary has a fifth of what it replaces, a tenth of the threshold at most, and never more than this."""
 
 PORTIONS = 8
 """Requests by which one summary is made; older turns than those are summed up by rule."""
@@ -154,7 +154,7 @@ class _Job:
     async def by_summary(self) -> _Made:
         """Replace the middle by a summary; or only shorten the last results, if that is all there is to gain."""
         scale = min(self.room.threshold, self.room.overhead + self.meter.messages(self.history))
-        limit = int(min(max(scale // 10, _SHORTEST_SUMMARY), SUMMARY_TOKENS[1]))
+        limit = int(min(max(scale // 10, _SHORTEST_SUMMARY), LONGEST_SUMMARY))
         plan = self.policy.plan(
             self.history,
             self.meter,
@@ -163,7 +163,7 @@ class _Job:
             summary=limit,
         )
         size = self.meter.messages(plan.middle)
-        limit = min(limit, max(SUMMARY_TOKENS[0], size // 5))
+        limit = min(limit, max(_SHORTEST_SUMMARY, size // 5))
         spoken = self.meter.messages(plan.words) + limit
         if not plan.middle or not self.policy.progress(size, spoken):
             return "pruned", "", plan.in_place(self.history)

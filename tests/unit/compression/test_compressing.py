@@ -118,8 +118,8 @@ def test_the_request_holds_the_turns_the_sections_and_the_length():
 @pytest.mark.parametrize(
     ("window", "rounds", "tokens"),
     [
-        (64_000, 20, 2_000),
-        (64_000, 40, 3_700),
+        (64_000, 15, 1_541),
+        (64_000, 40, 4_271),
         (64_000, 120, 5_440),
         (4_096, 60, 307),
         (1_000, 60, 256),

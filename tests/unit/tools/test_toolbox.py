@@ -288,6 +288,21 @@ def test_an_exception_becomes_a_short_result_without_locals():
     assert (event.status, event.error_type) == ("error", "KeyError")
 
 
+def test_the_last_three_places_of_an_exception_are_told():
+    def third() -> None:
+        raise ValueError
+
+    def second() -> None:
+        third()
+
+    @tool
+    def fails() -> None:
+        second()
+
+    told = json.loads(run_batch([fails], ask("fails")).texts[0])["traceback"].splitlines()
+    assert [line.split(" in ")[1].split(":")[0] for line in told] == ["fails", "second", "third"]
+
+
 def test_an_endless_error_message_is_cut():
     @tool
     def fails() -> None:
