@@ -175,10 +175,14 @@ def make_client(url: str, timeouts: Timeouts) -> httpx.AsyncClient:
     """
     import httpx  # noqa: PLC0415
 
+    from hermes_nb.providers.transport import StreamTransport  # noqa: PLC0415  it loads httpx
+
     remote = not is_loopback(urlsplit(url).hostname or "")
+    proxied = remote and bool(urllib.request.getproxies())
     return httpx.AsyncClient(
+        transport=None if proxied else StreamTransport(_tls(url.startswith("https:"))),
         trust_env=remote,
-        verify=_tls(url.startswith("https:") or (remote and bool(urllib.request.getproxies()))),
+        verify=_tls(proxied),
         timeout=httpx.Timeout(None, connect=timeouts.connect if timeouts.connect < math.inf else None),
         follow_redirects=False,
         limits=httpx.Limits(keepalive_expiry=60.0),  # a tool may take a while

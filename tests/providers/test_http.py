@@ -258,7 +258,7 @@ def test_the_tls_context_is_made_once(monkeypatch):
 
     def spy(url, timeouts):
         client = real(url, timeouts)
-        made.append(client._transport._pool._ssl_context)
+        made.append(client._transport._context)
         return client
 
     monkeypatch.setattr("hermes_nb.providers.remote.make_client", spy)
