@@ -4,8 +4,21 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, Protocol, TypeVar, cast, overload, runtime_checkable
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Generic,
+    Literal,
+    ParamSpec,
+    Protocol,
+    SupportsIndex,
+    TypeVar,
+    cast,
+    overload,
+    runtime_checkable,
+)
 
 from hermes_nb.tools.schema import Signature
 from hermes_nb.tools.threads import run_in_thread
@@ -116,6 +129,12 @@ class FunctionTool(Generic[P, R]):
 
     def __repr__(self) -> str:
         return f"<tool {self.spec.name}>"
+
+    def __reduce_ex__(self, protocol: SupportsIndex, /) -> str | tuple[Any, ...]:
+        """By name where a module has this tool in the function's place, as pickle does it with functions."""
+        name = getattr(_innermost(self.function), "__qualname__", "")
+        is_there = self.__module__ != "__main__" and vars(sys.modules.get(self.__module__, object)).get(name) is self
+        return name if is_there else super().__reduce_ex__(protocol)
 
     def __getstate__(self) -> dict[str, Any]:
         """Only the fields: what is derived from them is derived anew where the tool is unpickled."""
