@@ -131,7 +131,7 @@ def _alias(model: BaseModel, field: str) -> str:
 
 
 def _documentation(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
-    """The docstring's text, and what it says of each parameter."""
+    """The docstring's text and what it says of the result; and what it says of each parameter."""
     while isinstance(function, partial):
         function = function.func
     text = inspect.getdoc(function) or ""
@@ -140,7 +140,9 @@ def _documentation(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
     except docstring_parser.ParseError:
         return text, {}
     notes = {param.arg_name: " ".join((param.description or "").split()) for param in parsed.params}
-    return (parsed.description or text).strip(), notes
+    returned = " ".join(((parsed.returns and parsed.returns.description) or "").split())
+    told = [(parsed.description or text).strip(), f"Returns: {returned}" if returned else ""]
+    return "\n\n".join(filter(None, told)), notes
 
 
 def _parameters(function: Callable[..., Any], name: str) -> list[inspect.Parameter]:

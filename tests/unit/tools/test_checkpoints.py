@@ -227,6 +227,11 @@ def test_a_machine_without_git_is_told_so_at_once(project, monkeypatch):
         Checkpoints(project)
 
 
+def test_the_defaults_of_checkpoints(checkpoints):
+    bounds = checkpoints.keep, checkpoints.files, checkpoints.file_size, checkpoints.total_size
+    assert bounds == (20, 50_000, 10_000_000, 500_000_000)
+
+
 def test_the_default_store_is_in_the_users_data_directory(project, home):
     assert Checkpoints(project).store.parent == home / "checkpoints"
 

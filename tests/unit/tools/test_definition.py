@@ -101,6 +101,22 @@ def test_numpy_and_rest_docstrings_describe_parameters_too():
         assert made.spec.parameters["properties"]["a"] == {"type": "integer", "description": "The number."}
 
 
+def test_what_a_docstring_says_of_the_result_is_told_too():
+    @tool
+    def f(a: int) -> int:
+        """Double it.
+
+        Args:
+            a: The number.
+
+        Returns:
+            The double.
+        """
+        return 2 * a
+
+    assert f.spec.description == "Double it.\n\nReturns: The double."
+
+
 def test_options_are_kept_and_given_names_win():
     @tool(name="look_up", description="Looks.", parallel_safe=True, timeout=3, writes="path", type="datastore")
     def f(path: str) -> str:

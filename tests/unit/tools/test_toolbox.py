@@ -75,6 +75,11 @@ def test_a_method_without_an_object_is_refused():
     assert run_batch([Library().search], ask("search", word="x")).texts == ["x"]
 
 
+def test_the_defaults_of_a_box():
+    box = Toolbox()
+    assert (box.workers, box.batch_timeout, box.result_limit, box.batch_limit) == (8, 420.0, 100_000, 200_000)
+
+
 @pytest.mark.parametrize("limit", ["workers", "batch_timeout", "result_limit", "batch_limit"])
 def test_limits_must_be_positive(limit):
     with pytest.raises(ConfigurationError, match=limit):
