@@ -1,0 +1,193 @@
+"""A replay goes as the turn went, and a fork goes so up to its point, whatever that turn was."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from concurrent.futures import Future
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import hermes_nb as hn
+from hermes_nb.lab.recording import PASSING, is_deed
+from hermes_nb.lab.replay import replay
+from hermes_nb.providers.scripted import Say
+from hermes_nb.testing import fails, no_waiting, say, script, span_tree
+from hermes_nb.vocabulary.failures import FailureReason
+from hermes_nb.vocabulary.messages import ToolCall
+
+
+@hn.tool
+def count(number: int = 1) -> int:
+    """Counts."""
+    return number + 1
+
+
+@hn.tool
+def refuse() -> None:
+    """Always fails."""
+    raise LookupError("nothing here")
+
+
+@hn.tool(free=True, parallel_safe=True)
+def glance() -> str:
+    """Free."""
+    return "seen " * 50
+
+
+@hn.tool(parallel_safe=True)
+async def fetch(name: str = "x") -> dict:
+    """Async."""
+    return {"name": name, "at": time.monotonic()}
+
+
+helper = hn.Agent(script(Say(calls=(ToolCall("", "count", "{}"),)), say("helped"), each_turn=True), tools=[count])
+TOOLS = [count, refuse, glance, fetch, helper.as_tool(name="helper", budget=3)]
+
+names = st.sampled_from(["count", "refuse", "glance", "fetch", "helper", "Count", "no_such_tool", ""])
+arguments = st.sampled_from(["{}", '{"number": 2}', '{"task": "help"}', "[1]", '{"number": ', ""])
+tool_calls = st.builds(ToolCall, st.sampled_from(["", "call_0", "call_1"]), names, arguments)
+texts = st.sampled_from(["", " ", "an answer", "<think>hm</think>yes", "déjà 日本 \ud800", "x" * 3_000])
+finishes = st.sampled_from(["stop", "length", "tool_calls", "content_filter", "unknown"])
+replies = st.builds(Say, texts, st.lists(tool_calls, max_size=3).map(tuple), finish_reason=finishes, reasoning=texts)
+failures = st.builds(
+    fails, st.sampled_from(list(FailureReason)), retry_after=st.sampled_from([None, 0.0, 5.0, 9_999.0]),
+    times=st.integers(1, 4), limit=st.sampled_from([None, 3_000, 100]),
+)  # fmt: skip
+good = st.sampled_from(
+    [say("done"), Say("working", (ToolCall("", "count", "{}"), ToolCall("", "helper", '{"task": "x"}')))]
+)
+scripts = st.lists(st.one_of(good, good, replies, failures), max_size=10)
+deeds = st.lists(st.tuples(st.integers(1, 120), st.sampled_from(["steer", "interrupt", "boundary"])), max_size=3)
+
+
+def outside(run: Future[hn.Run], deeds, told: list[hn.Event]):
+    """A sink that steers and interrupts when the turn has come to certain events."""
+    todo = dict(deeds)
+
+    def sink(event: hn.Event) -> None:
+        told.append(event)
+        deed = todo.pop(len(told), None)
+        if deed == "steer":
+            run.result().steer(f"note {len(told)}")
+        elif deed:
+            run.result().interrupt(when="now" if deed == "interrupt" else "boundary")
+
+    return sink
+
+
+def played(chain, budget, deeds, window, session=False) -> hn.Run:
+    models = [
+        script(*steps, name=name, model="m", context_window=4_000 if window else None)
+        for name, steps in zip("abc", chain, strict=False)
+    ]
+    agent = hn.Agent(
+        models, tools=TOOLS, budget=budget, compression=hn.Compression(minimum=500), guard=hn.RateGuard(shared=False)
+    )
+    ready: Future[hn.Run] = Future()
+    with no_waiting():
+        run = agent.start("Go on.", session=session, sinks=[outside(ready, deeds, [])], paused=True)
+        ready.set_result(run)
+        run.resume()
+        run.wait(60)
+    return run
+
+
+def kinds(run: hn.Run) -> list[tuple]:
+    """What was told, in order, by its kind; pauses and the like left out."""
+    return [
+        (event.phase, event.what.kind, 0 if is_deed(event) else event.iteration, event.interrupted)
+        for event in run.events
+        if event.turn_id == run.turn_id and not isinstance(event.what, PASSING)
+    ]
+
+
+def budget_frame(run: hn.Run):
+    frame = run.trace.budget_df()
+    return frame[[column for column in ("action", "delta", "limit", "used", "remaining") if column in frame]].to_dict(
+        "list"
+    )
+
+
+def check_that_it_is_again(again: hn.Run, run: hn.Run) -> None:
+    original, result = run.result(), again.result()
+    assert result.messages == original.messages
+    assert (result.exit_reason, result.detail, result.text) == (original.exit_reason, original.detail, original.text)
+    assert span_tree(again.trace) == span_tree(run.trace)
+    assert kinds(again) == kinds(run)
+    assert (result.usage, result.budget) == (original.usage, original.budget)
+    assert result.pending_steer == original.pending_steer
+    assert budget_frame(again) == budget_frame(run)
+    assert again.events[0].what.replay_of == run.turn_id
+
+
+turns = {
+    "chain": st.lists(scripts, min_size=1, max_size=3),
+    "budget": st.integers(0, 6),
+    "deeds": deeds,
+    "window": st.booleans(),
+}
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@given(**turns)
+def test_a_replay_is_the_turn_again(chain, budget, deeds, window):
+    run = played(chain, budget, deeds, window)
+
+    check_that_it_is_again(replay(run.trace), run)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@given(**turns)
+def test_a_replay_from_the_logbook_is_the_turn_again(chain, budget, deeds, window):
+    with tempfile.TemporaryDirectory() as place:
+        session = hn.Session(f"{place}/turns.db")
+        for _ in range(2):  # the second turn has a history
+            run = played(chain, budget, deeds, window, session=session)
+
+        check_that_it_is_again(replay(run.turn_id, logbook=session.logbook.path), run)
+        check_that_it_is_again(replay(session), run)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(**turns)
+def test_a_fork_agrees_with_the_turn_up_to_its_point(chain, budget, deeds, window):
+    run = played(chain, budget, deeds, window)
+    agent = hn.Agent(script(say("forked"), each_turn=True, name="live", model="other"), budget=50)
+    for until in range(last_fork(run) + 1):
+        fork = replay(run.trace, until=until, agent=agent)
+        result = fork.result()
+
+        assert result.text.endswith("forked")
+        assert told(fork, until) == told(run, until)
+        assert result.iterations == until + 1
+        assert fork.events[0].what.replay_of == run.turn_id
+        own = [event for event in fork.events if event.turn_id == fork.turn_id and event.iteration > until]
+        live = [event.what for event in own if event.what.kind == "chat"]
+        assert {(chat.provider, chat.model) for chat in live} == {("live", "other")}
+        assert all("Model: other" in chat.messages[0].text for chat in live)
+
+
+def last_fork(run: hn.Run) -> int:
+    """The last iteration after which the turn went on."""
+    ended = [
+        e.what for e in run.events if e.what.kind == "iteration" and e.phase == "ended" and e.turn_id == run.turn_id
+    ]
+    return max((one.number for one in ended if one.outcome in GOES_ON and not one.grace), default=0)
+
+
+GOES_ON = ("tool_calls", "compressed", "continued")
+
+
+def told(run: hn.Run, until: int) -> tuple[hn.Message, ...]:
+    """The history at the end of an iteration."""
+    history: list[hn.Message] = []
+    for event in run.events:
+        if event.turn_id != run.turn_id or event.iteration > until:
+            continue
+        if event.what.kind == "message" and (event.iteration or not history):
+            history.append(event.what.message)
+        elif event.what.kind == "history":
+            history = list(event.what.messages)
+    return tuple(history)
