@@ -8,7 +8,7 @@ import textwrap
 from html.parser import HTMLParser
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hermes_nb.traces import Traces, span_tree
@@ -158,6 +158,7 @@ def test_a_hostile_name_is_text_in_a_cell():
     assert HOSTILE in page.text
 
 
+@settings(deadline=None)
 @given(st.text(), st.text())
 def test_any_name_is_text_in_a_cell(name, error):
     page = Page(html_tree([span(1, name=name, **{"error.type": error}), span(2, 1, name=name)]))

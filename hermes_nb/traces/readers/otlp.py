@@ -185,6 +185,9 @@ def _spans(value: Json, resource: _Resource, file: File) -> Iterator[Row]:
 def _span(span: Json, resource: _Resource, scope_name: str | None, file: File) -> Iterator[Row]:
     if "trace_id" in span:
         span = _camel(span)
+    if not span.get("name") and not span.get("startTimeUnixNano"):
+        file.skip("a span without name and times")
+        return
     trace_id, span_id = hex_id(span.get("traceId"), 32), hex_id(span.get("spanId"), 16)
     events, links, status = _list(span, "events"), _list(span, "links"), _mapping(span, "status")
     if trace_id is None or span_id is None:
