@@ -105,7 +105,7 @@ def _book(parent: TurnState, result: TurnResult) -> None:
     if result.cost_usd is not None:
         parent.cost_usd = (parent.cost_usd or 0.0) + result.cost_usd
     if result.budget.used:
-        view = parent.budget.view()
+        view = parent.budget.mark()
         parent.tell_budget("consume", view, delta=-result.budget.used, reason=result.turn_id, actor="subagent")
 
 

@@ -250,7 +250,7 @@ def _fill_in(event: events.Tool, slot: Slot) -> None:
     event.truncated = result.truncated
     event.error_type = result.error_type
     if result.error_type:
-        event.error = results.plain(result.content)
+        event.error = results.in_short(result.content)
 
 
 def _unfinished(slot: Slot) -> ToolResult:

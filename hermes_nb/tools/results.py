@@ -137,6 +137,14 @@ def exception_text(error: BaseException) -> str:
     return error_text(f"[TOOL_ERROR] {type(error).__name__}: {_shown_error(error)}", details="\n".join(lines))
 
 
+def in_short(content: Content) -> str:
+    """The first words of an error result, for a span: what went wrong, without the place in the code."""
+    text = plain(content)
+    with suppress(ValueError, AttributeError):
+        text = str(json.loads(text).get("error") or text)
+    return _head(text.removeprefix("[TOOL_ERROR] ").partition("\n")[0], 200)
+
+
 def _shown_error(error: BaseException) -> str:
     try:
         return _clean(str(error))

@@ -61,14 +61,14 @@ async def admit(state: TurnState) -> Admission | None:
     limit = state.budget.view().limit
     state.landing = ExitReason.CEILING_REACHED if ceiling else ExitReason.BUDGET_EXHAUSTED
     state.landing_detail = ceiling or f"the budget of {limit} iteration{'s' * (limit != 1)} is used up"
-    state.tell_budget("exhausted", state.budget.view())
+    state.tell_budget("exhausted", state.budget.mark())
     if not state.request.policies.grace.grants(used=state.counts.graces > 0, unread=state.unread):
         _land(state, "")
         return None
     state.counts.iterations += 1
     state.counts.graces += 1
     state.in_grace = True
-    return Admission(state.counts.iterations, state.budget.view(), grace=True)
+    return Admission(state.counts.iterations, state.budget.mark(), grace=True)
 
 
 def enter(state: TurnState, admission: Admission) -> None:
@@ -123,7 +123,7 @@ def _budget_notice(state: TurnState) -> str:
 
 async def _ask_in_grace(state: TurnState) -> Reply:
     """The grace call, and if it brings no text, one request for a summary."""
-    state.tell_budget("grace_used", state.budget.view())
+    state.tell_budget("grace_used", state.budget.mark())
     notice = state.request.policies.grace.notice
     reply = await ask_chain(state, Question(notice, tools=False, lenient=True))
     if reply.text.strip():

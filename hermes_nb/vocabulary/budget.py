@@ -82,6 +82,12 @@ class IterationBudget:
                 budget._sequence += 1  # noqa: SLF001
             return self._view()
 
+    def mark(self) -> BudgetView:
+        """The state as a change of its own: for what happens to a budget without moving it, like its exhaustion."""
+        with self._lock:
+            self._sequence += 1
+            return self._view()
+
     def child(self, limit: int) -> IterationBudget:
         """A budget for a sub-agent: at most `limit` iterations, all of them drawn from this one too."""
         budget = IterationBudget(limit)

@@ -126,4 +126,6 @@ def check_trace(result: hn.TurnResult) -> None:
     assert len(trace.refunds_df()) == result.refunds
     assert len(trace.attempts_df()) - len(trace.chats_df()[trace.chats_df().attempts > 0]) == result.retries
     assert trace.budget_df().delta.sum() == -result.budget.used
+    assert trace.budget_df().seq.is_monotonic_increasing
+    assert trace.budget_df().seq.is_unique
     assert not trace.spans_df().is_running.any()
