@@ -153,20 +153,24 @@ def interval(differences: np.ndarray) -> tuple[float, float]:
         return math.nan, math.nan
     if np.ptp(differences) == 0:
         return float(differences[0]), float(differences[0])
-    generator = np.random.default_rng(0)  # the same table for the same study
+    middle, spread = differences.mean(), np.ptp(differences)
+    scaled = (differences - middle) / spread  # so that tiny and huge numbers are resampled like others
+    low, high = _resampled(scaled, np.random.default_rng(0))  # the same table for the same study
+    return float(low * spread + middle), float(high * spread + middle)
+
+
+def _resampled(numbers: np.ndarray, generator: np.random.Generator) -> tuple[float, float]:
     try:
         from scipy.stats import bootstrap  # noqa: PLC0415  an extra
     except ImportError:
-        return _percentiles(differences, generator)
-    found = bootstrap(
-        (differences,), np.mean, confidence_level=LEVEL, n_resamples=RESAMPLES, rng=generator, batch=500
-    ).confidence_interval
-    return float(found.low), float(found.high)
+        return _percentiles(numbers, generator)
+    found = bootstrap((numbers,), np.mean, confidence_level=LEVEL, n_resamples=RESAMPLES, rng=generator, batch=500)
+    return float(found.confidence_interval.low), float(found.confidence_interval.high)
 
 
-def _percentiles(differences: np.ndarray, generator: np.random.Generator) -> tuple[float, float]:
-    size = len(differences)
-    means = [differences[generator.integers(0, size, size)].mean() for _ in range(RESAMPLES)]
+def _percentiles(numbers: np.ndarray, generator: np.random.Generator) -> tuple[float, float]:
+    size = len(numbers)
+    means = [numbers[generator.integers(0, size, size)].mean() for _ in range(RESAMPLES)]
     low, high = np.quantile(means, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return float(low), float(high)
 

@@ -102,3 +102,73 @@ def test_no_differences_break_it(numbers):
     low, high = interval(differences)
     assert np.isnan(low) or low <= high
     effect_size(differences)
+
+
+# ------------------------------------------------------------------------------------------- two turns
+
+
+def ran(*steps, prompt="q", tools=(population,), **settings) -> hn.TurnResult:
+    with no_waiting():
+        return hn.Agent(script(*steps), tools=tools, guard=None, **settings).run(prompt, session=False)
+
+
+def test_the_same_turn_twice_is_the_same_whatever_failed_on_the_way():
+    steps = call("population", city="Lyon"), say("done")
+    found = hn.compare(ran(*steps), ran(*steps, faults=hn.Faults(timeout={1})).trace)
+
+    assert found.same
+    assert found.frame.same.all()
+    assert "same way" in repr(found)
+
+
+@pytest.mark.parametrize(
+    ("steps", "what", "iteration"),
+    [
+        ([call("population", city="Lille"), say("done")], "arguments", 1),
+        ([call("other", city="Lyon"), say("done")], "call", 1),
+        ([call("population", city="Lyon"), say("gone")], "text", 2),
+        ([say("done")], "text", 1),
+        ([call("population", city="Lyon"), call("population", city="Lyon"), say("done")], "text", 2),
+    ],
+)
+def test_the_first_divergence_is_found(steps, what, iteration):
+    found = hn.compare(ran(call("population", city="Lyon"), say("done")), ran(*steps))
+
+    assert (found.divergence.what, found.divergence.iteration) == (what, iteration)
+    assert not found.same
+
+
+def test_a_step_more_is_set_beside_nothing():
+    long = [call("population", city="Lyon"), call("population", city="Nice"), say("done")]
+    found = hn.compare(ran(long[0], long[2]), ran(*long))
+
+    frame = found.frame
+    assert list(frame.iteration_b) == [1, 2, 3]
+    assert list(frame.iteration_a.fillna(0)) == [1, 0, 2]
+    assert list(frame.same) == [True, False, True]
+
+
+def test_another_result_and_another_prompt_are_told_of():
+    @hn.tool(name="population")
+    def moving(city: str) -> int:
+        """Inhabitants of a city."""
+        return 1
+
+    steps = call("population", city="Lyon"), say("done")
+    result = hn.compare(ran(*steps), ran(*steps, tools=[moving]))
+    prompt = hn.compare(ran(*steps), ran(*steps, prompt="r"))
+
+    assert (result.divergence.what, result.divergence.a, result.divergence.b) == ("result", "522000", "1")
+    assert (prompt.divergence.what, prompt.divergence.iteration) == ("prompt", 0)
+
+
+def test_what_models_say_is_escaped():
+    found = hn.compare(ran(say("<script>alert(1)</script>")), ran(say("<img src=x>")))
+
+    assert "<script>" not in found._repr_html_()
+    assert "<img" not in found._repr_html_()
+
+
+def test_what_is_no_turn_is_refused():
+    with pytest.raises(hn.ConfigurationError, match="traces, runs or results"):
+        hn.compare(1, 2)
