@@ -45,6 +45,7 @@ from hermes_nb.vocabulary.failures import (
 from hermes_nb.vocabulary.messages import Message, Reply, ToolCall, ToolResult, Usage
 
 if TYPE_CHECKING:
+    from hermes_nb.lab.chaos import chaos
     from hermes_nb.lab.compare import compare
     from hermes_nb.lab.faults import Faults
     from hermes_nb.lab.study import Study
@@ -76,6 +77,7 @@ _HOMES = {
     "Trace": "hermes_nb.traces",
     "Traces": "hermes_nb.traces",
     "capture": "hermes_nb.telemetry",
+    "chaos": "hermes_nb.lab.chaos",
     "compare": "hermes_nb.lab.compare",
     "load": "hermes_nb.traces",
     "load_ipython_extension": "hermes_nb.widgets.magics",
@@ -137,6 +139,7 @@ __all__ = [  # noqa: RUF022  the nouns first, then everything else by the alphab
     "Usage",
     "as_provider",
     "capture",
+    "chaos",
     "compare",
     "load",
     "load_ipython_extension",
