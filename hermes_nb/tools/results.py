@@ -182,7 +182,9 @@ def shorten(content: Content, directory: Path | None, *, preview: int = PREVIEW)
     """
     text = plain(content)
     stored_at = store(text, directory)
-    where = f"the whole is in {stored_at}; `read_result` reads it" if stored_at else "the rest could not be kept"
+    where = (
+        f"the whole is in {stored_at} and can be read with read_result" if stored_at else "the rest could not be kept"
+    )
     head, tail = preview * 2 // 3, preview // 3
     cut = (
         f"[A result of {len(text):,} characters; {where}. Here are the first {head:,} and the last {tail:,}.]\n"

@@ -28,10 +28,10 @@ def result_reader(directory: Path) -> FunctionTool[[str, int, int], str]:
             start: The first character, from 0.
             characters: How many, at most 20,000.
         """
-        name = re.split(r"[/\\]", file)[-1]
-        path = directory / name
-        if not _NAME.fullmatch(name) or not path.is_file():
-            msg = f"There is no stored result {name[:100]!r}; take the name from the shortened result."
+        names = _NAME.findall(file)  # whatever stands around the name
+        path = directory / (names[-1] if names else "")
+        if not path.is_file():
+            msg = f"There is no stored result {file[-100:]!r}; take the name from the shortened result."
             raise ToolFailed(msg, "not_found")
         text = path.read_text(encoding="utf-8")
         start = max(0, start)

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from hermes_nb.tools import results
 from hermes_nb.tools.definition import tool
+from hermes_nb.tools.stored import result_reader
 from hermes_nb.tools.toolbox import Toolbox
 from tests.support.batches import ask, run_batch
 
@@ -177,8 +178,20 @@ def test_the_model_reads_the_rest_of_a_long_result_piece_by_piece(tmp_path):
     assert piece.content == "[Characters 9,000 to 9,018 of 180,000.]\n00001000\n00001001\n"
 
 
+@pytest.mark.parametrize("around", ["{}", "`{}`;", "file {}.", "./elsewhere/{}", '"{}"'])
+def test_the_name_of_a_stored_result_may_be_given_in_any_way(tmp_path, around):
+    name = pathlib.Path(results.store("the whole text", tmp_path)).name
+    read = result_reader(tmp_path)
+    assert read(around.format(name), 4, 5) == "[Characters 4 to 9 of 14.]\nwhole"
+
+
+def test_at_most_20000_characters_are_read_at_once(tmp_path):
+    stored = results.store("x" * 50_000, tmp_path)
+    assert result_reader(tmp_path)(stored, 0, 10**9).startswith("[Characters 0 to 20,000 of 50,000.]")
+
+
 @pytest.mark.parametrize(
-    "file", ["../secret.txt", "/etc/passwd", "secret.txt", "", "0" * 20 + ".txt", "0" * 20 + ".txt\n"]
+    "file", ["../secret.txt", "/etc/passwd", "secret.txt", "", "0" * 20 + ".txt", "a" * 20 + ".txt/../../secret.txt"]
 )
 def test_the_model_reads_nothing_else(tmp_path, file):
     (tmp_path / "secret.txt").write_text("swordfish")
