@@ -9,7 +9,7 @@ from hermes_nb.lab.retelling import Retelling
 from hermes_nb.tools.toolbox import Toolbox
 from hermes_nb.vocabulary import events
 from hermes_nb.vocabulary.failures import ReplayMismatch
-from hermes_nb.vocabulary.messages import ToolResult
+from hermes_nb.vocabulary.messages import ToolResult, Usage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from hermes_nb.lab.tape import Tape
     from hermes_nb.tools.context import ToolContext
     from hermes_nb.turn.state import TurnState
+    from hermes_nb.vocabulary.budget import IterationBudget
     from hermes_nb.vocabulary.events import Event, Telling
     from hermes_nb.vocabulary.messages import Content, ToolCall, ToolSpec
 
@@ -134,12 +135,21 @@ def _begins_with(read: Content, result: Content) -> bool:
 
 
 def _book(event: Event, state: TurnState, tape: Tape) -> None:
-    """What a sub-agent used is its parent's: tokens, and iterations."""
-    if event.phase != "ended" or not isinstance(event.what, events.Tool):
+    """What a sub-agent used is its parent's: iterations at once, tokens when its turn was not cut off."""
+    what = event.what
+    if event.phase != "ended" or not isinstance(what, events.Tool) or what.child_turn_id not in tape.recording.below:
         return
-    for below in tape.recording.below.get(event.what.child_turn_id, ()):
-        what = below.what
-        if isinstance(what, events.Turn) and below.phase == "ended":
-            state.add_usage(what.usage or type(state.usage)(), what.provider, what.model)
-            for _ in range(what.budget_used):
-                state.budget.consume()
+    for below in tape.recording.below[what.child_turn_id]:
+        if isinstance(below.what, events.BudgetChanged):
+            _move(state.budget, below.what.delta)
+        elif isinstance(below.what, events.Turn) and below.phase == "ended" and not event.interrupted:
+            state.add_usage(below.what.usage or Usage(), below.what.provider, below.what.model)
+            if below.what.budget_used:
+                state.budget.mark()
+
+
+def _move(budget: IterationBudget, delta: int) -> None:
+    for _ in range(-delta):
+        budget.consume()
+    for _ in range(delta):
+        budget.refund()

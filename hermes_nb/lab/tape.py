@@ -52,7 +52,7 @@ class Tape:
         self.recording = recording
         self.played = False
         self._exchanges = list(_exchanges(recording))
-        self._retries = [what for what in _of(recording, events.Retry) if isinstance(what, events.Retry)]
+        self._waits = list(_waits(recording))
         self._asked = self._waited = self._told = 0
 
     # ------------------------------------------------------------------------------------- the model
@@ -151,7 +151,7 @@ class Tape:
     def next_retry(self) -> events.Retry | None:
         """The next recorded wait."""
         self._waited += 1
-        return self._retries[self._waited - 1] if self._waited <= len(self._retries) else None
+        return self._waits[self._waited - 1] if self._waited <= len(self._waits) else None
 
     def blocked_for(self) -> float:
         """Seconds for which the rate guard held back the request that would come now; 0 if it did not."""
@@ -186,12 +186,12 @@ class Tape:
         return ""
 
 
-def _of(recording: Recording, kind: type[Any]) -> Iterator[events.Scoped]:
-    return (
-        recording.ends[event.scope]
-        for event in recording.told
-        if event.phase == "started" and isinstance(event.what, kind)
-    )
+def _waits(recording: Recording) -> Iterator[events.Retry]:
+    """The waits that the retry policy planned, in order."""
+    for event in recording.told:
+        what = recording.ends.get(event.scope)
+        if event.phase == "started" and isinstance(what, events.Retry) and what.source in ("backoff", "retry_after"):
+            yield what
 
 
 def _exchanges(recording: Recording) -> Iterator[Exchange]:
