@@ -47,6 +47,7 @@ from hermes_nb.vocabulary.messages import Message, Reply, ToolCall, ToolResult, 
 if TYPE_CHECKING:
     from hermes_nb.lab.chaos import chaos
     from hermes_nb.lab.compare import compare
+    from hermes_nb.lab.datasets import load_prompts, save_dataset
     from hermes_nb.lab.faults import Faults
     from hermes_nb.lab.study import Study
     from hermes_nb.lab.sweep import sweep
@@ -81,7 +82,9 @@ _HOMES = {
     "compare": "hermes_nb.lab.compare",
     "load": "hermes_nb.traces",
     "load_ipython_extension": "hermes_nb.widgets.magics",
+    "load_prompts": "hermes_nb.lab.datasets",
     "price": "hermes_nb.policies.prices",
+    "save_dataset": "hermes_nb.lab.datasets",
     "sweep": "hermes_nb.lab.sweep",
     "unload_ipython_extension": "hermes_nb.widgets.magics",
 }
@@ -143,7 +146,9 @@ __all__ = [  # noqa: RUF022  the nouns first, then everything else by the alphab
     "compare",
     "load",
     "load_ipython_extension",
+    "load_prompts",
     "price",
+    "save_dataset",
     "sweep",
     "tool",
     "unload_ipython_extension",

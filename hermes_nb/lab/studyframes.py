@@ -9,6 +9,7 @@ from hermes_nb.vocabulary.failures import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     import pandas as pd
 
@@ -65,11 +66,16 @@ class StudyFrames:
         return frame.sort_values("case_id", key=lambda ids: ids.map(order)).reset_index(drop=True)
 
     @property
+    def logbooks(self) -> list[Path]:
+        """The files in which the turns are kept: one for each process that ran some."""
+        return self._place.logbooks()
+
+    @property
     def traces(self) -> Traces:
         """The traces of all turns that the logbooks have, also of those that a dead kernel left unfinished."""
         from hermes_nb.traces import load  # noqa: PLC0415  heavy; loaded on first use
 
-        return load([str(path) for path in self._place.logbooks()])
+        return load([str(path) for path in self.logbooks])
 
     def frame(self, name: str) -> pd.DataFrame:
         """A frame of the traces with the columns of the cases in front; turns that were begun anew are left out.
