@@ -6,6 +6,7 @@ import contextlib
 import io
 import json
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -13,10 +14,12 @@ from hermes_nb.traces import load
 from hermes_nb.vocabulary.failures import UnreadableTrace
 from tests.support.journeys import plain_trace
 
-words = ["resourceSpans", "scopeSpans", "spans", "traceId", "spanId", "attributes", "key", "value", "stringValue", "intValue",
-         "events", "links", "status", "code", "kind", "startTimeUnixNano", "traceID", "spanID", "references", "tags", "data",
-         "name", "context", "trace_id", "span_id", "resourceMetrics", "scopeMetrics", "metrics", "gauge", "dataPoints",
-         "resourceLogs", "scopeLogs", "logRecords", "body", "gen_ai.input.messages", "version", "eval"]  # fmt: skip
+words = [
+    "resourceSpans", "scopeSpans", "spans", "traceId", "spanId", "attributes", "key", "value", "stringValue",
+    "intValue", "events", "links", "status", "code", "kind", "startTimeUnixNano", "traceID", "spanID", "references",
+    "tags", "data", "name", "context", "trace_id", "span_id", "resourceMetrics", "scopeMetrics", "metrics", "gauge",
+    "dataPoints", "resourceLogs", "scopeLogs", "logRecords", "body", "gen_ai.input.messages", "version", "eval",
+]  # fmt: skip
 json_values = st.recursive(
     st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=8), st.sampled_from(words)),
     lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.sampled_from(words), inner, max_size=4)),
@@ -83,10 +86,8 @@ def test_deeply_nested_json_is_refused(tmp_path):
     path = tmp_path / "deep.json"
     path.write_text('{"resourceSpans":' + "[" * 100_000 + "]" * 100_000 + "}")
 
-    try:
+    with pytest.raises(UnreadableTrace, match="recursion"):
         load(path)
-    except UnreadableTrace as error:
-        assert "recursion" in str(error)
 
 
 REAL = json.dumps(

@@ -314,7 +314,8 @@ TIMES = """
 import sys, json
 from hermes_nb.traces import load
 frame = load(sys.argv[1]).spans_df()
-print(json.dumps([str(frame.dtypes["start_time"]), [t.value for t in frame["start_time"]], [d.value for d in frame["duration"]]]))
+starts, durations = ([each.value for each in frame[name]] for name in ("start_time", "duration"))
+print(json.dumps([str(frame.dtypes["start_time"]), starts, durations]))
 """
 
 
