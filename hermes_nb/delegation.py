@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import uuid
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -49,8 +50,8 @@ class AgentTool:
 
     @property
     def options(self) -> ToolOptions:
-        """Sub-agents may run side by side."""
-        return ToolOptions(parallel_safe=True, delegate=self.agent.name, type="extension")
+        """Sub-agents may run side by side, and take their time: the budget and the ceiling bound them."""
+        return ToolOptions(parallel_safe=True, delegate=self.agent.name, type="extension", timeout=math.inf)
 
     async def invoke(self, arguments: Mapping[str, Any], context: ToolContext) -> dict[str, Any]:
         """Run the sub-agent's turn.
