@@ -32,7 +32,7 @@ class _Worker(threading.Thread):
 
     def __init__(self) -> None:
         super().__init__(daemon=True)
-        self._jobs: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self.jobs: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
 
     @classmethod
     def start_job(cls, name: str, job: Callable[[], None]) -> None:
@@ -40,7 +40,7 @@ class _Worker(threading.Thread):
         with cls.lock:
             worker = cls.free.pop() if cls.free else cls()
         worker.name = name
-        worker._jobs.put(job)
+        worker.jobs.put(job)
         if not worker.is_alive():
             worker.start()
 
@@ -56,7 +56,7 @@ class _Worker(threading.Thread):
         """The next job; None when none has come in time, and none is on its way."""
         while True:
             try:
-                return self._jobs.get(timeout=IDLE)
+                return self.jobs.get(timeout=IDLE)
             except queue.Empty:
                 with self.lock:
                     if self in self.free:
