@@ -5,6 +5,7 @@ Each function is one snippet of the documentation. A name that disappears, or a 
 
 from __future__ import annotations
 
+from concurrent.futures import ProcessPoolExecutor
 from typing import TYPE_CHECKING, Any, Literal, assert_type
 
 import pandas as pd
@@ -174,6 +175,32 @@ def kept(run: hn.Run) -> None:
 def sent(agent: hn.Agent) -> None:
     hn.capture(otlp="http://localhost:6006/v1/traces", content="full")
     agent.start("...", tracer_provider=TracerProvider())
+
+
+def swept(agent: hn.Agent, prompts: list[str], small: hn.Provider, large: hn.Provider) -> None:
+    study = hn.sweep(agent, prompts, vary={"budget": [4, 8, 16], "models": [small, large]}, repeats=3, parallel=16)
+    assert_type(study, hn.Study)
+    assert_type(study.wait(), bool)
+    assert_type(study.turns_df(), pd.DataFrame)
+    study.turns_df().groupby(["budget", "model"]).agg(done=("completed", "mean"), cost=("cost_usd", "mean"))
+    assert_type(study.compare("budget").frame, pd.DataFrame)
+    with ProcessPoolExecutor() as pool:
+        hn.sweep({"a": agent, "b": agent}, prompts, executor=pool, score=lambda result, case: result.completed).stop()
+    hn.save_dataset(study, "turns.jsonl", form="sharegpt", where=lambda turn: turn.completed)
+    hn.sweep(agent, hn.load_prompts("prompts.csv"))
+
+
+def compared(run_a: hn.Run, run_b: hn.Run) -> None:
+    found = hn.compare(run_a.trace, run_b.trace)
+    if found.divergence is not None:
+        assert_type(found.divergence.iteration, int)
+    assert_type(found.frame, pd.DataFrame)
+    assert_type(hn.compare(run_a, run_b.result()).same, bool)
+
+
+def broken(agent: hn.Agent) -> None:
+    agent = agent.with_(faults=hn.Faults(rate_limit=0.2, disconnect=0.05, slow=0.1, cut={1, 3}, seed=7))
+    assert_type(hn.chaos(agent, ["question"]), pd.DataFrame)
 
 
 def scripted() -> None:
