@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 
 import duckdb
 import pandas as pd
-import polars
+import polars as pl
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
@@ -111,9 +111,8 @@ def test_an_interrupted_write_leaves_nothing_half_done(traces, tmp_path, monkeyp
 def test_duckdb_reads_the_folder(traces, tmp_path):
     traces.to_parquet(tmp_path / "turns")
     files = f"{tmp_path}/turns/turns/*/*.parquet"
-    rows = duckdb.sql(
-        f"SELECT exit_reason, count(*), sum(input_tokens) FROM read_parquet('{files}', hive_partitioning=true) GROUP BY 1"
-    ).fetchall()
+    source = f"read_parquet('{files}', hive_partitioning=true)"
+    rows = duckdb.sql(f"SELECT exit_reason, count(*), sum(input_tokens) FROM {source} GROUP BY 1").fetchall()
 
     turns = traces.turns_df()
     assert {reason: number for reason, number, _ in rows} == turns["exit_reason"].value_counts().to_dict()
@@ -130,8 +129,8 @@ def test_duckdb_joins_tables_in_memory_without_files(traces):
 
 def test_polars_takes_the_tables_and_the_folder(traces, tmp_path):
     traces.to_parquet(tmp_path / "turns")
-    memory = polars.from_arrow(traces.table("chats"))
-    disk = polars.scan_parquet(tmp_path / "turns" / "chats" / "**" / "*.parquet").collect()
+    memory = pl.from_arrow(traces.table("chats"))
+    disk = pl.scan_parquet(tmp_path / "turns" / "chats" / "**" / "*.parquet").collect()
 
     assert memory["chat_span_id"].to_list() == disk["chat_span_id"].to_list()
     assert memory["input_tokens"].sum() == disk["input_tokens"].sum() == traces.chats_df()["input_tokens"].sum()
