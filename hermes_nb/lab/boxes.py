@@ -91,10 +91,10 @@ class RecordedToolbox(Toolbox):
         ids = {call.id for call in calls}
         told = self._tape.recording.told
         places = [place for place, event in enumerate(told) if _answered(event) in ids or _call(event) in ids]
-        missing = ids - {_call(told[place]) for place in places}
+        missing = ids - {_answered(told[place]) for place in places}
         if missing:
             names = ", ".join(f"{call.name}({call.arguments})" for call in calls if call.id in missing)
-            msg = f"the replay of turn {self._tape.recording.turn_id} went another way: {names} was not called there"
+            msg = f"the replay of turn {self._tape.recording.turn_id}: the record has no result of {names}"
             raise ReplayMismatch(msg)
         return places[0], places[-1]
 

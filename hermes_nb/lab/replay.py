@@ -82,9 +82,12 @@ def replay(  # noqa: PLR0913  one argument for each question, all but one by key
         ReplayMismatch: Nothing is recorded of the turn.
     """
     recording = recording_of(source, logbook)
-    if until is not None and agent is None:
-        run = Run.find(recording.turn_id)
-        agent = run.agent if run is not None else None
+    run = Run.find(recording.turn_id)
+    if until is not None and agent is None and run is not None:
+        agent = run.agent
+    if until is None and run is not None and not run.done:
+        msg = f"turn {run.turn_id} is still running; wait for its result(), or fork it with until="
+        raise ConfigurationError(msg)
     _check(recording, until, agent, tools, forks=steer is not None or edit is not None)
     tape = Tape(recording if until is None else recording.until(until))
     request = _request(tape, None if until is not None else agent)

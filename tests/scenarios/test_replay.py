@@ -1,0 +1,415 @@
+"""Replay, fork and cassettes: what they are for, and what they say when they cannot."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+
+import pytest
+
+import hermes_nb as hn
+from hermes_nb.lab.cassette import record
+from hermes_nb.lab.replay import replay
+from hermes_nb.testing import call, calls, fails, no_waiting, say, script, span_tree
+from hermes_nb.vocabulary.messages import Message
+from tests.support import server as http
+from tests.support.server import Server
+
+PEOPLE = {"Lyon": 522_000, "Lille": 236_000}
+runs: list[str] = []
+
+
+@hn.tool
+def population(city: str) -> int:
+    """Inhabitants of a city."""
+    runs.append(city)
+    return PEOPLE[city]
+
+
+@pytest.fixture(autouse=True)
+def nothing_run():
+    runs.clear()
+
+
+def agent(*steps, **settings) -> hn.Agent:
+    return hn.Agent(script(*steps, stream=False, each_turn=True), **({"tools": [population], "budget": 8} | settings))
+
+
+def two_rounds(**settings) -> hn.Run:
+    made = agent(
+        call("population", city="Lyon"), call("population", city="Lille"), say("Lyon, by 286,000."), **settings
+    )
+    run = made.start("Which is larger?", session=settings.pop("session", False))
+    run.result()
+    runs.clear()
+    return run
+
+
+# ---------------------------------------------------------------------------------------- replay
+
+
+def test_a_replay_costs_nothing_and_runs_no_tool():
+    run = two_rounds()
+    again = replay(run.trace)
+
+    assert again.result().messages == run.result().messages
+    assert span_tree(again.trace) == span_tree(run.trace)
+    assert runs == []
+    assert again.turn_id != run.turn_id
+
+
+@pytest.mark.parametrize("source", ["run", "result", "trace", "id"])
+def test_a_replay_takes_whatever_names_a_turn(source):
+    run = two_rounds()
+    named = {"run": run, "result": run.result(), "trace": run.trace, "id": run.turn_id}[source]
+
+    assert replay(named).result().text == run.result().text
+
+
+def test_another_process_replays_a_turn_of_the_logbook(home):
+    run = agent(call("population", city="Lyon"), say("done")).start("q")
+    run.result()
+    code = """
+        import sys
+        from hermes_nb.lab.replay import replay
+        print(replay(sys.argv[1]).result().text)
+    """
+    command = [sys.executable, "-c", textwrap.dedent(code), run.turn_id]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout == "done\n", done.stderr
+
+
+def test_waits_are_not_waited_for_but_stand_in_the_trace():
+    with no_waiting():
+        run = agent(fails("server_error", times=2), say("at last")).start("q", session=False)
+        run.result()
+    begun = time.monotonic()
+    again = replay(run)
+
+    assert again.result().text == "at last"
+    assert time.monotonic() - begun < 2
+    assert again.trace.retries_df().wait.tolist() == run.trace.retries_df().wait.tolist()
+
+
+def test_an_interrupted_turn_is_replayed_with_what_it_had():
+    started = threading.Event()
+
+    def slowly(request):
+        started.set()
+        return say("too late", seconds=30)
+
+    run = agent(call("population", city="Lyon"), slowly).start("q", session=False)
+    assert started.wait(20)
+    with pytest.raises(hn.ConfigurationError, match="still running"):
+        replay(run)
+    run.interrupt()
+    assert run.result().interrupted
+    again = replay(run)
+
+    assert again.result().messages == run.result().messages
+    assert span_tree(again.trace) == span_tree(run.trace)
+
+
+def test_a_compressor_and_a_price_of_the_users_are_played_from_the_record():
+    def shorten(messages):
+        return [messages[0], Message("assistant", "In short: much was read.")]
+
+    def price(provider, model, usage):
+        return 0.25
+
+    long = "words " * 3_000
+    steps = [call("population", city="Lyon"), call("population", city="Lille"), say("done")]
+
+    @hn.tool(name="population")
+    def wordy(city: str) -> str:
+        """Much text."""
+        return long
+
+    settings = {
+        "compression": hn.Compression(compressor=shorten, context_window=6_000, minimum=500),
+        "ceiling": hn.Ceiling(cost_usd=5, price=price),
+        "tools": [wordy],
+    }
+    run = agent(*steps, **settings).start("q", session=False)
+    original = run.result()
+    again = replay(run.trace).result()
+
+    assert original.compressions >= 1
+    assert (again.messages, again.cost_usd, again.compressions) == (
+        original.messages, original.cost_usd, original.compressions,
+    )  # fmt: skip
+
+
+def test_a_turn_that_was_killed_ends_its_replay_where_the_record_ends(tmp_path):
+    code = """
+        import os, sys, hermes_nb as hn
+        from hermes_nb.testing import call, script
+        @hn.tool
+        def die() -> str:
+            "Ends the process."
+            os.kill(os.getpid(), 9)
+        agent = hn.Agent(script(call("die")), tools=[die])
+        agent.run("q", session=hn.Session(sys.argv[1]))
+    """
+    subprocess.run([sys.executable, "-c", textwrap.dedent(code), str(tmp_path / "x.db")], timeout=60, check=False)
+    session = hn.Session(tmp_path / "x.db")
+
+    with pytest.raises(hn.ReplayMismatch, match="no result of die"):
+        replay(session).result()
+
+
+def test_a_turn_of_which_nothing_is_known_is_named():
+    with pytest.raises(hn.ReplayMismatch, match="no-such-turn"):
+        replay("no-such-turn")
+    with pytest.raises(hn.ConfigurationError, match="not 5"):
+        replay(5)
+
+
+# ---------------------------------------------------------------------------------------- trying another agent
+
+
+def test_an_agent_that_goes_the_same_way_passes_on_the_record():
+    run = two_rounds(instructions="Be exact.")
+    same = replay(run.trace, agent=run.agent)
+
+    assert same.result().messages == run.result().messages
+    assert runs == []
+
+
+def test_a_difference_shows_what_was_asked_and_what_was_recorded():
+    run = two_rounds(instructions="Be exact.")
+    other = run.agent.with_(instructions="Be brief.")
+
+    with pytest.raises(hn.ReplayMismatch) as caught:
+        replay(run.trace, agent=other).result()
+    assert "request 1: message 0 differs" in str(caught.value)
+    assert "Be brief." in str(caught.value)
+    assert "Be exact." in str(caught.value)
+
+
+def test_an_agent_with_a_smaller_budget_goes_another_way():
+    run = two_rounds()
+
+    with pytest.raises(hn.ReplayMismatch):
+        replay(run.trace, agent=run.agent.with_(budget=1)).result()
+
+
+def test_tools_can_be_run_again(monkeypatch):
+    run = two_rounds()
+    live = replay(run.trace, agent=run.agent, tools="live")
+
+    assert live.result().messages == run.result().messages
+    assert runs == ["Lyon", "Lille"]
+    monkeypatch.setitem(PEOPLE, "Lyon", 1)
+    with pytest.raises(hn.ReplayMismatch, match="tool: 522000"):
+        replay(run.trace, agent=run.agent, tools="live").result()
+    with pytest.raises(hn.ConfigurationError, match="live"):
+        replay(run.trace, tools="live")
+
+
+# ---------------------------------------------------------------------------------------- fork
+
+
+def test_a_fork_goes_on_live_with_another_agent_and_a_steer():
+    run = two_rounds()
+    asked = []
+
+    def listen(request):
+        asked.append(request)
+        return say("Metropolitan: Lyon.")
+
+    fork = replay(run.trace, until=2, agent=agent(listen, budget=20), steer="Count metropolitan areas.")
+    result = fork.result()
+
+    assert result.text == "Metropolitan: Lyon."
+    assert [m.text for m in result.messages] == [
+        "Which is larger?", "", "522000", "", "236000", "Count metropolitan areas.", "Metropolitan: Lyon.",
+    ]  # fmt: skip
+    assert "Count metropolitan areas." in asked[0].messages[-1].text
+    assert result.budget.limit == 20
+    assert runs == [], "the recorded calls are not run again"
+    turn = fork.events[0].what
+    assert turn.replay_of == run.turn_id
+    assert fork.trace.turns_df().loc[0, "exit_reason"] == "completed"
+
+
+def test_a_fork_of_a_run_goes_on_with_its_own_agent():
+    run = two_rounds()
+    fork = replay(run, until=1)
+
+    assert fork.result().iterations == 4
+    assert runs == ["Lyon", "Lille"], "live from iteration 2: the script begins anew"
+
+
+def test_a_fork_with_an_edited_result():
+    run = two_rounds()
+
+    def edit(messages):
+        return [*messages[:-1], Message("tool", "9,999,999", tool_call_id=messages[-1].tool_call_id, name="population")]
+
+    def answer(request):
+        return say(f"seen {request.messages[-1].text}")
+
+    fork = replay(run.trace, until=1, agent=agent(answer), edit=edit)
+
+    assert fork.result().text == "seen 9,999,999"
+
+
+def test_a_fork_at_nothing_is_the_prompt_again():
+    run = two_rounds()
+
+    assert replay(run, until=0, agent=agent(say("At once."))).result().text == "At once."
+
+
+@pytest.mark.parametrize("until", [-1, 3, 99])
+def test_a_fork_says_where_it_could_be(until):
+    run = two_rounds()
+
+    with pytest.raises(hn.ConfigurationError, match="iterations 0 to 2"):
+        replay(run, until=until, agent=agent(say("x")))
+
+
+def test_a_fork_says_what_it_needs(monkeypatch):
+    run = agent(call("population", city="Lyon"), say("x")).start("q")
+    run.result()
+    with pytest.raises(hn.ConfigurationError, match="until="):
+        replay(run, steer="x")
+    with pytest.raises(hn.ConfigurationError, match="budget of 1"):
+        replay(run, until=1, agent=agent(say("x"), budget=1))
+    monkeypatch.setattr(hn.Run, "find", lambda turn_id: None)  # as in another process
+    with pytest.raises(hn.ConfigurationError, match="agent="):
+        replay(run.turn_id, until=1)
+
+
+def test_a_fork_can_be_kept_in_a_session(tmp_path):
+    run = two_rounds()
+    session = hn.Session(tmp_path / "fork.db")
+    fork = replay(run, until=1, agent=agent(say("Kept.")), session=session)
+
+    assert fork.result().text == "Kept."
+    assert session.messages == fork.result().messages
+    assert session.resume(agent(say("On.")), "And?").messages[:-2] == fork.result().messages
+
+
+# ---------------------------------------------------------------------------------------- cassettes
+
+
+def asked(server: Server, **settings) -> hn.Agent:
+    provider = hn.OpenAIChat("m", base_url=server.url, api_key="k-12345678")
+    return hn.Agent(provider, **({"tools": [population]} | settings))
+
+
+def test_a_cassette_asks_once_and_then_needs_no_model(tmp_path):
+    with Server(http.call("population", city="Lyon"), http.say("522,000")) as server:
+        made = asked(server)
+        with record(tmp_path / "cassette.db") as cassette:
+            first = cassette(made).run("How many?", session=False)
+    with record(tmp_path / "cassette.db", mode="replay") as cassette:
+        second = cassette(made).run("How many?", session=False)
+
+    assert first.text == second.text == "522,000"
+    assert len(server.requests) == 2
+    assert runs == ["Lyon", "Lyon"]
+    assert [turn.agent for turn in cassette.logbook.turns()] == ["cassette"] * 2
+
+
+def test_a_cassette_knows_failures_and_does_not_wait(tmp_path):
+    with Server(http.status(503), http.say("there")) as server, no_waiting():
+        with record(tmp_path / "c.db") as cassette:
+            assert cassette(asked(server)).run("q", session=False).retries == 1
+        begun = time.monotonic()
+        with record(tmp_path / "c.db", mode="replay") as cassette:
+            result = cassette(asked(server)).run("q", session=False)
+
+    assert (result.text, result.retries, len(server.requests)) == ("there", 1, 2)
+    assert time.monotonic() - begun < 2
+
+
+def test_a_cassette_on_another_day_and_with_other_call_ids(tmp_path, monkeypatch):
+    class Tomorrow:
+        @staticmethod
+        def now(zone):
+            import datetime as dt
+
+            return dt.datetime.now(zone) + dt.timedelta(days=1)
+
+    step = http.calls(http.call("population", city="Lyon", id="x"), http.call("population", city="Lille", id="x"))
+    with Server(step, http.say("done")) as server:
+        with record(tmp_path / "c.db") as cassette:
+            cassette(asked(server)).run("q", session=False)
+        monkeypatch.setattr("hermes_nb.turn.prompting.datetime", Tomorrow)
+        with record(tmp_path / "c.db", mode="replay") as cassette:
+            assert cassette(asked(server)).run("q", session=False).text == "done"
+
+
+def test_a_request_that_is_not_on_the_cassette(tmp_path):
+    with Server(http.say("one"), http.say("two")) as server:
+        with record(tmp_path / "c.db") as cassette:
+            cassette(asked(server)).run("q", session=False)
+        with record(tmp_path / "c.db", mode="replay") as cassette, pytest.raises(hn.ReplayMismatch, match="never"):
+            cassette(asked(server)).run("another question", session=False)
+        with record(tmp_path / "c.db") as cassette:
+            assert cassette(asked(server)).run("another question", session=False).text == "two"
+        with record(tmp_path / "c.db", mode="replay") as cassette:
+            cassette(asked(server)).run("q", session=False)
+            with pytest.raises(hn.ReplayMismatch, match="only 1 times"):
+                cassette(asked(server)).run("q", session=False)
+
+
+def test_any_logbook_serves_as_a_cassette(tmp_path):
+    with Server(http.call("population", city="Lyon"), http.say("522,000")) as server:
+        asked(server).run("How many?", session=hn.Session(tmp_path / "cities.db"))
+        with record(tmp_path / "cities.db", mode="replay") as cassette:
+            assert cassette(asked(server)).run("How many?", session=False).text == "522,000"
+
+
+def test_sub_agents_are_on_the_cassette_too(tmp_path):
+    with Server(http.say("helped")) as server:
+        lead = agent(calls(call("helper", task="help")), say("done"))
+        lead = lead.with_(tools=[asked(server, tools=[], name="helper").as_tool(budget=2)])
+        with record(tmp_path / "c.db") as cassette:
+            first = cassette(lead).run("q", session=False)
+        with record(tmp_path / "c.db", mode="replay") as cassette:
+            assert cassette(lead).run("q", session=False).messages[2].text == first.messages[2].text
+
+    assert len(server.requests) == 1
+
+
+def test_a_cassette_holds_no_key(tmp_path):
+    refusal = http.status(401, {"error": {"message": "bad key k-12345678"}})
+    with Server(refusal) as server, record(tmp_path / "c.db") as cassette:
+        cassette(asked(server)).run("my key is k-12345678", session=False)
+
+    assert all(b"k-12345678" not in path.read_bytes() for path in tmp_path.iterdir())
+
+
+def test_a_cassette_has_three_modes(tmp_path):
+    with pytest.raises(hn.ConfigurationError, match="'never'"):
+        record(tmp_path / "c.db", mode="never")
+
+
+def test_the_fixture_for_tests_of_others(tmp_path):
+    with Server(http.say("from the server")) as server:
+        (tmp_path / "conftest.py").write_text('pytest_plugins = ["hermes_nb.lab.pytest_plugin"]\n')
+        (tmp_path / "test_mine.py").write_text(
+            "import hermes_nb as hn\n"
+            "def test_answer(cassette):\n"
+            f"    agent = hn.Agent(hn.OpenAIChat('m', base_url={server.url!r}, api_key='k-12345678'))\n"
+            "    assert cassette(agent).run('q', session=False).text == 'from the server'\n"
+        )
+        outcomes = []
+        for mode in ("once", "replay"):
+            command = [sys.executable, "-m", "pytest", "-q", f"--cassettes={mode}", str(tmp_path)]
+            light = os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+            done = subprocess.run(
+                command, capture_output=True, text=True, timeout=90, cwd=tmp_path, env=light, check=False
+            )
+            outcomes.append(done.returncode)
+
+    assert outcomes == [0, 0], done.stdout
+    assert len(server.requests) == 1
+    assert [path.name for path in (tmp_path / "cassettes").glob("*.db")] == ["test_mine-test_answer.db"]
