@@ -769,11 +769,9 @@ class _Keyed:
     """A provider that has a key."""
 
     def __init__(self, provider, secret):
-        self._provider = provider
+        for name in ("name", "model", "identity", "context_window", "address", "parameters", "stream", "connect"):
+            setattr(self, name, getattr(provider, name))
         self.secrets = (secret,)
-
-    def __getattr__(self, name):
-        return getattr(self._provider, name)
 
 
 # ---------------------------------------------------------------------------------------- the system prompt
