@@ -45,10 +45,12 @@ from hermes_nb.vocabulary.failures import (
 from hermes_nb.vocabulary.messages import Message, Reply, ToolCall, ToolResult, Usage
 
 if TYPE_CHECKING:
+    from hermes_nb.lab.cassette import record
     from hermes_nb.lab.chaos import chaos
     from hermes_nb.lab.compare import compare
     from hermes_nb.lab.datasets import load_prompts, save_dataset
     from hermes_nb.lab.faults import Faults
+    from hermes_nb.lab.replay import replay
     from hermes_nb.lab.study import Study
     from hermes_nb.lab.sweep import sweep
     from hermes_nb.policies.prices import price
@@ -84,6 +86,8 @@ _HOMES = {
     "load_ipython_extension": "hermes_nb.widgets.magics",
     "load_prompts": "hermes_nb.lab.datasets",
     "price": "hermes_nb.policies.prices",
+    "record": "hermes_nb.lab.cassette",
+    "replay": "hermes_nb.lab.replay",
     "save_dataset": "hermes_nb.lab.datasets",
     "sweep": "hermes_nb.lab.sweep",
     "unload_ipython_extension": "hermes_nb.widgets.magics",
@@ -148,6 +152,8 @@ __all__ = [  # noqa: RUF022  the nouns first, then everything else by the alphab
     "load_ipython_extension",
     "load_prompts",
     "price",
+    "record",
+    "replay",
     "save_dataset",
     "sweep",
     "tool",

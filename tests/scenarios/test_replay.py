@@ -12,8 +12,6 @@ import time
 import pytest
 
 import hermes_nb as hn
-from hermes_nb.lab.cassette import record
-from hermes_nb.lab.replay import replay
 from hermes_nb.testing import call, calls, fails, no_waiting, say, script, span_tree
 from hermes_nb.vocabulary.messages import Message
 from tests.support import server as http
@@ -54,7 +52,7 @@ def two_rounds(**settings) -> hn.Run:
 
 def test_a_replay_costs_nothing_and_runs_no_tool():
     run = two_rounds()
-    again = replay(run.trace)
+    again = hn.replay(run.trace)
 
     assert again.result().messages == run.result().messages
     assert span_tree(again.trace) == span_tree(run.trace)
@@ -67,7 +65,7 @@ def test_a_replay_takes_whatever_names_a_turn(source):
     run = two_rounds()
     named = {"run": run, "result": run.result(), "trace": run.trace, "id": run.turn_id}[source]
 
-    assert replay(named).result().text == run.result().text
+    assert hn.replay(named).result().text == run.result().text
 
 
 def test_another_process_replays_a_turn_of_the_logbook(home):
@@ -75,8 +73,8 @@ def test_another_process_replays_a_turn_of_the_logbook(home):
     run.result()
     code = """
         import sys
-        from hermes_nb.lab.replay import replay
-        print(replay(sys.argv[1]).result().text)
+        import hermes_nb as hn
+        print(hn.replay(sys.argv[1]).result().text)
     """
     command = [sys.executable, "-c", textwrap.dedent(code), run.turn_id]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
@@ -88,7 +86,7 @@ def test_waits_are_not_waited_for_but_stand_in_the_trace():
         run = agent(fails("server_error", times=2), say("at last")).start("q", session=False)
         run.result()
     begun = time.monotonic()
-    again = replay(run)
+    again = hn.replay(run)
 
     assert again.result().text == "at last"
     assert time.monotonic() - begun < 2
@@ -105,10 +103,10 @@ def test_an_interrupted_turn_is_replayed_with_what_it_had():
     run = agent(call("population", city="Lyon"), slowly).start("q", session=False)
     assert started.wait(20)
     with pytest.raises(hn.ConfigurationError, match="still running"):
-        replay(run)
+        hn.replay(run)
     run.interrupt()
     assert run.result().interrupted
-    again = replay(run)
+    again = hn.replay(run)
 
     assert again.result().messages == run.result().messages
     assert span_tree(again.trace) == span_tree(run.trace)
@@ -136,7 +134,7 @@ def test_a_compressor_and_a_price_of_the_users_are_played_from_the_record():
     }
     run = agent(*steps, **settings).start("q", session=False)
     original = run.result()
-    again = replay(run.trace).result()
+    again = hn.replay(run.trace).result()
 
     assert original.compressions >= 1
     assert (again.messages, again.cost_usd, again.compressions) == (
@@ -159,14 +157,14 @@ def test_a_turn_that_was_killed_ends_its_replay_where_the_record_ends(tmp_path):
     session = hn.Session(tmp_path / "x.db")
 
     with pytest.raises(hn.ReplayMismatch, match="no result of die"):
-        replay(session).result()
+        hn.replay(session).result()
 
 
 def test_a_turn_of_which_nothing_is_known_is_named():
     with pytest.raises(hn.ReplayMismatch, match="no-such-turn"):
-        replay("no-such-turn")
+        hn.replay("no-such-turn")
     with pytest.raises(hn.ConfigurationError, match="not 5"):
-        replay(5)
+        hn.replay(5)
 
 
 # ---------------------------------------------------------------------------------------- trying another agent
@@ -174,7 +172,7 @@ def test_a_turn_of_which_nothing_is_known_is_named():
 
 def test_an_agent_that_goes_the_same_way_passes_on_the_record():
     run = two_rounds(instructions="Be exact.")
-    same = replay(run.trace, agent=run.agent)
+    same = hn.replay(run.trace, agent=run.agent)
 
     assert same.result().messages == run.result().messages
     assert runs == []
@@ -185,7 +183,7 @@ def test_a_difference_shows_what_was_asked_and_what_was_recorded():
     other = run.agent.with_(instructions="Be brief.")
 
     with pytest.raises(hn.ReplayMismatch) as caught:
-        replay(run.trace, agent=other).result()
+        hn.replay(run.trace, agent=other).result()
     assert "request 1: message 0 differs" in str(caught.value)
     assert "Be brief." in str(caught.value)
     assert "Be exact." in str(caught.value)
@@ -195,20 +193,20 @@ def test_an_agent_with_a_smaller_budget_goes_another_way():
     run = two_rounds()
 
     with pytest.raises(hn.ReplayMismatch):
-        replay(run.trace, agent=run.agent.with_(budget=1)).result()
+        hn.replay(run.trace, agent=run.agent.with_(budget=1)).result()
 
 
 def test_tools_can_be_run_again(monkeypatch):
     run = two_rounds()
-    live = replay(run.trace, agent=run.agent, tools="live")
+    live = hn.replay(run.trace, agent=run.agent, tools="live")
 
     assert live.result().messages == run.result().messages
     assert runs == ["Lyon", "Lille"]
     monkeypatch.setitem(PEOPLE, "Lyon", 1)
     with pytest.raises(hn.ReplayMismatch, match="tool: 522000"):
-        replay(run.trace, agent=run.agent, tools="live").result()
+        hn.replay(run.trace, agent=run.agent, tools="live").result()
     with pytest.raises(hn.ConfigurationError, match="live"):
-        replay(run.trace, tools="live")
+        hn.replay(run.trace, tools="live")
 
 
 # ---------------------------------------------------------------------------------------- fork
@@ -222,7 +220,7 @@ def test_a_fork_goes_on_live_with_another_agent_and_a_steer():
         asked.append(request)
         return say("Metropolitan: Lyon.")
 
-    fork = replay(run.trace, until=2, agent=agent(listen, budget=20), steer="Count metropolitan areas.")
+    fork = hn.replay(run.trace, until=2, agent=agent(listen, budget=20), steer="Count metropolitan areas.")
     result = fork.result()
 
     assert result.text == "Metropolitan: Lyon."
@@ -239,7 +237,7 @@ def test_a_fork_goes_on_live_with_another_agent_and_a_steer():
 
 def test_a_fork_of_a_run_goes_on_with_its_own_agent():
     run = two_rounds()
-    fork = replay(run, until=1)
+    fork = hn.replay(run, until=1)
 
     assert fork.result().iterations == 4
     assert runs == ["Lyon", "Lille"], "live from iteration 2: the script begins anew"
@@ -254,7 +252,7 @@ def test_a_fork_with_an_edited_result():
     def answer(request):
         return say(f"seen {request.messages[-1].text}")
 
-    fork = replay(run.trace, until=1, agent=agent(answer), edit=edit)
+    fork = hn.replay(run.trace, until=1, agent=agent(answer), edit=edit)
 
     assert fork.result().text == "seen 9,999,999"
 
@@ -262,7 +260,7 @@ def test_a_fork_with_an_edited_result():
 def test_a_fork_at_nothing_is_the_prompt_again():
     run = two_rounds()
 
-    assert replay(run, until=0, agent=agent(say("At once."))).result().text == "At once."
+    assert hn.replay(run, until=0, agent=agent(say("At once."))).result().text == "At once."
 
 
 @pytest.mark.parametrize("until", [-1, 3, 99])
@@ -270,25 +268,25 @@ def test_a_fork_says_where_it_could_be(until):
     run = two_rounds()
 
     with pytest.raises(hn.ConfigurationError, match="iterations 0 to 2"):
-        replay(run, until=until, agent=agent(say("x")))
+        hn.replay(run, until=until, agent=agent(say("x")))
 
 
 def test_a_fork_says_what_it_needs(monkeypatch):
     run = agent(call("population", city="Lyon"), say("x")).start("q")
     run.result()
     with pytest.raises(hn.ConfigurationError, match="until="):
-        replay(run, steer="x")
+        hn.replay(run, steer="x")
     with pytest.raises(hn.ConfigurationError, match="budget of 1"):
-        replay(run, until=1, agent=agent(say("x"), budget=1))
+        hn.replay(run, until=1, agent=agent(say("x"), budget=1))
     monkeypatch.setattr(hn.Run, "find", lambda turn_id: None)  # as in another process
     with pytest.raises(hn.ConfigurationError, match="agent="):
-        replay(run.turn_id, until=1)
+        hn.replay(run.turn_id, until=1)
 
 
 def test_a_fork_can_be_kept_in_a_session(tmp_path):
     run = two_rounds()
     session = hn.Session(tmp_path / "fork.db")
-    fork = replay(run, until=1, agent=agent(say("Kept.")), session=session)
+    fork = hn.replay(run, until=1, agent=agent(say("Kept.")), session=session)
 
     assert fork.result().text == "Kept."
     assert session.messages == fork.result().messages
@@ -306,9 +304,9 @@ def asked(server: Server, **settings) -> hn.Agent:
 def test_a_cassette_asks_once_and_then_needs_no_model(tmp_path):
     with Server(http.call("population", city="Lyon"), http.say("522,000")) as server:
         made = asked(server)
-        with record(tmp_path / "cassette.db") as cassette:
+        with hn.record(tmp_path / "cassette.db") as cassette:
             first = cassette(made).run("How many?", session=False)
-    with record(tmp_path / "cassette.db", mode="replay") as cassette:
+    with hn.record(tmp_path / "cassette.db", mode="replay") as cassette:
         second = cassette(made).run("How many?", session=False)
 
     assert first.text == second.text == "522,000"
@@ -319,10 +317,10 @@ def test_a_cassette_asks_once_and_then_needs_no_model(tmp_path):
 
 def test_a_cassette_knows_failures_and_does_not_wait(tmp_path):
     with Server(http.status(503), http.say("there")) as server, no_waiting():
-        with record(tmp_path / "c.db") as cassette:
+        with hn.record(tmp_path / "c.db") as cassette:
             assert cassette(asked(server)).run("q", session=False).retries == 1
         begun = time.monotonic()
-        with record(tmp_path / "c.db", mode="replay") as cassette:
+        with hn.record(tmp_path / "c.db", mode="replay") as cassette:
             result = cassette(asked(server)).run("q", session=False)
 
     assert (result.text, result.retries, len(server.requests)) == ("there", 1, 2)
@@ -339,22 +337,22 @@ def test_a_cassette_on_another_day_and_with_other_call_ids(tmp_path, monkeypatch
 
     step = http.calls(http.call("population", city="Lyon", id="x"), http.call("population", city="Lille", id="x"))
     with Server(step, http.say("done")) as server:
-        with record(tmp_path / "c.db") as cassette:
+        with hn.record(tmp_path / "c.db") as cassette:
             cassette(asked(server)).run("q", session=False)
         monkeypatch.setattr("hermes_nb.turn.prompting.datetime", Tomorrow)
-        with record(tmp_path / "c.db", mode="replay") as cassette:
+        with hn.record(tmp_path / "c.db", mode="replay") as cassette:
             assert cassette(asked(server)).run("q", session=False).text == "done"
 
 
 def test_a_request_that_is_not_on_the_cassette(tmp_path):
     with Server(http.say("one"), http.say("two")) as server:
-        with record(tmp_path / "c.db") as cassette:
+        with hn.record(tmp_path / "c.db") as cassette:
             cassette(asked(server)).run("q", session=False)
-        with record(tmp_path / "c.db", mode="replay") as cassette, pytest.raises(hn.ReplayMismatch, match="never"):
+        with hn.record(tmp_path / "c.db", mode="replay") as cassette, pytest.raises(hn.ReplayMismatch, match="never"):
             cassette(asked(server)).run("another question", session=False)
-        with record(tmp_path / "c.db") as cassette:
+        with hn.record(tmp_path / "c.db") as cassette:
             assert cassette(asked(server)).run("another question", session=False).text == "two"
-        with record(tmp_path / "c.db", mode="replay") as cassette:
+        with hn.record(tmp_path / "c.db", mode="replay") as cassette:
             cassette(asked(server)).run("q", session=False)
             with pytest.raises(hn.ReplayMismatch, match="only 1 times"):
                 cassette(asked(server)).run("q", session=False)
@@ -363,7 +361,7 @@ def test_a_request_that_is_not_on_the_cassette(tmp_path):
 def test_any_logbook_serves_as_a_cassette(tmp_path):
     with Server(http.call("population", city="Lyon"), http.say("522,000")) as server:
         asked(server).run("How many?", session=hn.Session(tmp_path / "cities.db"))
-        with record(tmp_path / "cities.db", mode="replay") as cassette:
+        with hn.record(tmp_path / "cities.db", mode="replay") as cassette:
             assert cassette(asked(server)).run("How many?", session=False).text == "522,000"
 
 
@@ -371,9 +369,9 @@ def test_sub_agents_are_on_the_cassette_too(tmp_path):
     with Server(http.say("helped")) as server:
         lead = agent(calls(call("helper", task="help")), say("done"))
         lead = lead.with_(tools=[asked(server, tools=[], name="helper").as_tool(budget=2)])
-        with record(tmp_path / "c.db") as cassette:
+        with hn.record(tmp_path / "c.db") as cassette:
             first = cassette(lead).run("q", session=False)
-        with record(tmp_path / "c.db", mode="replay") as cassette:
+        with hn.record(tmp_path / "c.db", mode="replay") as cassette:
             assert cassette(lead).run("q", session=False).messages[2].text == first.messages[2].text
 
     assert len(server.requests) == 1
@@ -381,7 +379,7 @@ def test_sub_agents_are_on_the_cassette_too(tmp_path):
 
 def test_a_cassette_holds_no_key(tmp_path):
     refusal = http.status(401, {"error": {"message": "bad key k-12345678"}})
-    with Server(refusal) as server, record(tmp_path / "c.db") as cassette:
+    with Server(refusal) as server, hn.record(tmp_path / "c.db") as cassette:
         cassette(asked(server)).run("my key is k-12345678", session=False)
 
     assert all(b"k-12345678" not in path.read_bytes() for path in tmp_path.iterdir())
@@ -389,7 +387,7 @@ def test_a_cassette_holds_no_key(tmp_path):
 
 def test_a_cassette_has_three_modes(tmp_path):
     with pytest.raises(hn.ConfigurationError, match="'never'"):
-        record(tmp_path / "c.db", mode="never")
+        hn.record(tmp_path / "c.db", mode="never")
 
 
 def test_the_fixture_for_tests_of_others(tmp_path):

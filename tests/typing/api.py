@@ -198,6 +198,14 @@ def compared(run_a: hn.Run, run_b: hn.Run) -> None:
     assert_type(hn.compare(run_a, run_b.result()).same, bool)
 
 
+def replayed(agent: hn.Agent, run: hn.Run) -> None:
+    assert_type(hn.replay(run.trace).result().messages == run.result().messages, bool)
+    assert_type(hn.replay(run.trace, until=3, agent=agent.with_(budget=20), steer="Use the 2024 census."), hn.Run)
+    hn.replay(hn.Session("cities.db"), agent=agent, tools="live")
+    with hn.record("cassette.db") as cassette:
+        assert_type(cassette(agent), hn.Agent)
+
+
 def broken(agent: hn.Agent) -> None:
     agent = agent.with_(faults=hn.Faults(rate_limit=0.2, disconnect=0.05, slow=0.1, cut={1, 3}, seed=7))
     assert_type(hn.chaos(agent, ["question"]), pd.DataFrame)

@@ -46,7 +46,8 @@ PUBLIC = sorted(
         # traces
         "capture", "load", "load_ipython_extension", "unload_ipython_extension",
         # the lab
-        "Faults", "Study", "chaos", "compare", "load_prompts", "save_dataset", "sweep",
+        "Faults", "Study", "chaos", "compare", "load_prompts", "record", "replay", "save_dataset",
+        "sweep",
         # errors
         "ConfigurationError", "HermesError", "ProviderError", "ReplayMismatch", "RunInProgress", "ToolDefinitionError",
         "TraceError", "TurnFailed", "UnreadableTrace",
