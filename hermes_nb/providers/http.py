@@ -1,4 +1,4 @@
-"""HTTP for one turn: one client, one request at a time, limits that keep-alives do not feed, errors translated."""
+"""HTTP for one turn: one request at a time, limits that keep-alives do not feed, errors translated."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ import os
 import ssl
 import time
 import urllib.request
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, fields
-from functools import cache
-from typing import TYPE_CHECKING
+from functools import cache, partial
+from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import urlsplit
 
 import anyio
@@ -18,9 +19,12 @@ from hermes_nb.providers.endpoints import is_loopback
 from hermes_nb.vocabulary.failures import ConfigurationError, Failure, FailureReason, ProviderError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable
 
     import httpx
+
+Send: TypeAlias = "Callable[[httpx.Request], Awaitable[httpx.Response]]"
+"""Sends one request; the response's body is read as it comes."""
 
 _HEADERS = {
     "accept": "application/json, text/event-stream",
@@ -113,7 +117,7 @@ class Limits:
 
 
 async def post(
-    client: httpx.AsyncClient,
+    send: Send,
     request: httpx.Request,
     limits: Limits,
     receive: Callable[[httpx.Response], Awaitable[None]],
@@ -127,7 +131,7 @@ async def post(
 
     try:
         with limits.scope:
-            response = await client.send(request, stream=True)
+            response = await send(request)
             try:
                 await receive(response)
             finally:
@@ -168,8 +172,9 @@ def _certificate_error(error: BaseException | None) -> BaseException | None:
     return None
 
 
-def make_client(url: str, timeouts: Timeouts) -> httpx.AsyncClient:
-    """A client for one server: no retries and no redirects of its own; proxies of the environment are respected.
+@asynccontextmanager
+async def sending(url: str, timeouts: Timeouts) -> AsyncIterator[Send]:
+    """How requests go to one server: no retries and no redirects; proxies of the environment are respected.
 
     Servers on this machine are reached without a proxy, whether or not `NO_PROXY` says so.
     """
@@ -178,15 +183,16 @@ def make_client(url: str, timeouts: Timeouts) -> httpx.AsyncClient:
     from hermes_nb.providers.transport import StreamTransport  # noqa: PLC0415  it loads httpx
 
     remote = not is_loopback(urlsplit(url).hostname or "")
-    proxied = remote and bool(urllib.request.getproxies())
-    return httpx.AsyncClient(
-        transport=None if proxied else StreamTransport(_tls(url.startswith("https:"))),
-        trust_env=remote,
-        verify=_tls(proxied),
-        timeout=httpx.Timeout(None, connect=timeouts.connect if timeouts.connect < math.inf else None),
-        follow_redirects=False,
-        limits=httpx.Limits(keepalive_expiry=60.0),  # a tool may take a while
-    )
+    connect = timeouts.connect if timeouts.connect < math.inf else None
+    if remote and urllib.request.getproxies():
+        limits = httpx.Limits(keepalive_expiry=60.0)  # a tool may take a while
+        async with httpx.AsyncClient(
+            verify=_tls(needed=True), timeout=httpx.Timeout(None, connect=connect), limits=limits
+        ) as client:
+            yield partial(client.send, stream=True, follow_redirects=False)
+    else:
+        async with StreamTransport(_tls(needed=url.startswith("https:")), connect) as transport:
+            yield transport.handle_async_request
 
 
 def request_url(base_url: str, path: str) -> httpx.URL:
@@ -204,7 +210,7 @@ def make_request(url: httpx.URL, headers: dict[str, str], content: bytes) -> htt
     return httpx.Request("POST", url, headers=_HEADERS | headers, content=content)
 
 
-def _tls(needed: bool) -> ssl.SSLContext:
+def _tls(*, needed: bool) -> ssl.SSLContext:
     return _context(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")) if needed else _no_trust()
 
 

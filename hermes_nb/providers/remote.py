@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from hermes_nb.providers.error_bodies import redacted
 from hermes_nb.providers.failures import refused
-from hermes_nb.providers.http import Limits, Timeouts, make_client, make_request, post, request_url
+from hermes_nb.providers.http import Limits, Timeouts, make_request, post, request_url, sending
 from hermes_nb.providers.sse import DONE, EventDecoder, Unreadable, read_body
 from hermes_nb.vocabulary.failures import Failure, FailureReason, ProviderError
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from hermes_nb.providers.base import ModelRequest, OnText, Renewal
     from hermes_nb.providers.credentials import CredentialPool, Lease
+    from hermes_nb.providers.http import Send
     from hermes_nb.providers.sse import Json
     from hermes_nb.vocabulary.messages import Message, Reply
 
@@ -131,9 +132,9 @@ class RemoteProvider:
 
     @asynccontextmanager
     async def connect(self) -> AsyncIterator[RemoteConnection]:
-        """Open one client for one turn; closed at its end."""
-        async with make_client(self.base_url, self.timeouts) as client:
-            yield RemoteConnection(self, client, self.dialect())
+        """Keep connections for one turn; closed at its end."""
+        async with sending(self.base_url, self.timeouts) as send:
+            yield RemoteConnection(self, send, self.dialect())
 
     def __repr__(self) -> str:
         """Shows what is safe to show: no key, no headers."""
@@ -145,9 +146,9 @@ class RemoteProvider:
 class RemoteConnection:
     """One turn's use of a model server."""
 
-    def __init__(self, provider: RemoteProvider, client: httpx.AsyncClient, dialect: Dialect) -> None:
+    def __init__(self, provider: RemoteProvider, send: Send, dialect: Dialect) -> None:
         self._provider = provider
-        self._client = client
+        self._send = send
         self._dialect = dialect
         self._url = request_url(provider.base_url, dialect.path)
         self._lease: Lease | None = provider.credentials.lease() if provider.credentials else None
@@ -166,7 +167,7 @@ class RemoteConnection:
         limits = Limits(provider.timeouts, streamed=streamed)
         reading = _Reading(self._dialect.assembly(on_text if streamed else _quiet), limits)
         try:
-            await post(self._client, self._request(request, stream=streamed), limits, reading.receive)
+            await post(self._send, self._request(request, stream=streamed), limits, reading.receive)
             reply = reading.assembly.reply()
         except ProviderError as error:
             failure, cause = error.failure, error.__cause__

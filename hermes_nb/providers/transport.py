@@ -31,10 +31,12 @@ class StreamTransport(httpx.AsyncBaseTransport):
 
     Args:
         context: For TLS.
+        connect: Seconds for a connection; None for as long as it takes.
     """
 
-    def __init__(self, context: ssl.SSLContext) -> None:
+    def __init__(self, context: ssl.SSLContext, connect: float | None = None) -> None:
         self._context = context
+        self._connect = connect
         self._idle: dict[tuple[str, int, bool], list[Streams]] = {}
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
@@ -85,9 +87,8 @@ class StreamTransport(httpx.AsyncBaseTransport):
     async def _connected(self, place: tuple[str, int, bool], request: httpx.Request) -> Streams:
         host, port, secure = place
         context = self._context if secure else None
-        seconds = request.extensions.get("timeout", {}).get("connect")
         try:
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(self._connect):
                 return await asyncio.open_connection(host, port, ssl=context, limit=HEAD_LIMIT)
         except TimeoutError as error:
             raise httpx.ConnectTimeout(str(error), request=request) from error

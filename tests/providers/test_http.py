@@ -13,7 +13,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from hermes_nb.providers import http
+from hermes_nb.providers import transport
 from hermes_nb.providers.http import LOCAL, Timeouts, timeouts_of
 from hermes_nb.providers.openai_chat import OpenAIChat
 from hermes_nb.vocabulary.failures import ConfigurationError, ProviderError
@@ -254,14 +254,13 @@ def test_a_certificate_that_the_environment_trusts_is_accepted(monkeypatch):
 
 def test_the_tls_context_is_made_once(monkeypatch):
     made = []
-    real = http.make_client
 
-    def spy(url, timeouts):
-        client = real(url, timeouts)
-        made.append(client._transport._context)
-        return client
+    class Spied(transport.StreamTransport):
+        def __init__(self, context, connect):
+            super().__init__(context, connect)
+            made.append(context)
 
-    monkeypatch.setattr("hermes_nb.providers.remote.make_client", spy)
+    monkeypatch.setattr(transport, "StreamTransport", Spied)
     with Server(always(say("hi"))) as server:
         for _ in range(2):
             ask(chat(server))
