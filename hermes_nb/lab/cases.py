@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import itertools
 import json
-import random
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -73,8 +72,6 @@ def cases_of(
         for repeat in range(1, repeats + 1):
             case_id = blake2b(f"{key}{met[key]}/{repeat}".encode("utf-8", "replace"), digest_size=8).hexdigest()
             made.append(Case(case_id, prompt, variant, shown, labels, repeat, _seed(seed, prompt, repeat)))
-    if seed is not None:
-        random.Random(seed).shuffle(made)  # noqa: S311  no secret
     return made
 
 
@@ -89,7 +86,11 @@ class _Variants:
             return agent
         key = f"{id(agent)}{shown}"
         if key not in self._made:
-            self._made[key] = agent.with_(**values)
+            try:
+                self._made[key] = agent.with_(**values)
+            except (ValueError, TypeError) as error:
+                msg = f"an agent cannot have {shown}: {error}"
+                raise ConfigurationError(msg) from error
         return self._made[key]
 
 
@@ -140,7 +141,7 @@ def _choices(name: str, values: Any) -> list[tuple[Any, Any]]:
     if isinstance(values, str) or not isinstance(values, Iterable):
         msg = f"vary={{{name!r}: ...}} needs a list of values, or a dict of label to value, not {values!r}"
         raise ConfigurationError(msg)
-    return _unique([(label_of(value), value) for value in values])
+    return _unique([(label_of(value), _plain(value)) for value in values])
 
 
 def _unique(named: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
@@ -163,7 +164,8 @@ def label_of(value: Any) -> Any:
     if isinstance(value, IterationBudget):
         return value.view().limit
     if isinstance(value, list | tuple | set | frozenset):
-        return ", ".join(str(label_of(item)) for item in value)
+        labels = [str(label_of(item)) for item in value]
+        return ", ".join(labels if isinstance(value, list | tuple) else sorted(labels))
     told = getattr(value, "__name__", "") or getattr(getattr(value, "spec", None), "name", "") or repr(value)
     return type(value).__name__ if " at 0x" in told else told
 
@@ -191,7 +193,7 @@ def _parts(row: Any) -> tuple[Content, dict[str, Any], dict[str, Any]]:
         msg = f"a case needs a 'prompt'; there are only {', '.join(map(str, row)) or 'no columns'}"
         raise ConfigurationError(msg)
     others = {str(name): value for name, value in row.items() if name != "prompt" and not _missing(value)}
-    settings = {name: _plain(value) for name, value in others.items() if name in SETTINGS}
+    settings = {name: _whole(_plain(value)) for name, value in others.items() if name in SETTINGS}
     return _checked(row["prompt"]), settings, {n: _plain(v) for n, v in others.items() if n not in SETTINGS}
 
 
@@ -206,6 +208,11 @@ def _checked(prompt: Any) -> Content:
 
 def _missing(value: Any) -> bool:
     return value is None or (isinstance(value, float) and value != value)  # noqa: PLR0124  that is NaN
+
+
+def _whole(value: Any) -> Any:
+    """A whole number as such: a column in which one is missing has made a fraction of it."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _plain(value: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import threading
 import time
 from collections import Counter
@@ -36,7 +37,7 @@ class Study(StudyFrames):
     """The turns of a sweep; made by `hermes_nb.sweep`. Frames may be asked for while it runs.
 
     Attributes:
-        cases: The ids of all cases, in the order in which they are run.
+        cases: The ids of all cases, in the order of the grid.
         path: The logbook; its neighbours `.rows.jsonl` and `.parts` belong to it.
     """
 
@@ -143,7 +144,7 @@ class Study(StudyFrames):
 
     # ------------------------------------------------------------------------------------- the work
 
-    def _start(self, executor: Executor | None, parallel: int) -> None:
+    def _start(self, executor: Executor | None, parallel: int, seed: int | None) -> None:
         """Take the study's files, leave out what is finished, and hand the rest out.
 
         Raises:
@@ -160,6 +161,8 @@ class Study(StudyFrames):
             self._count(row)
         self._resumed = len(finished)
         pending = [case for case in self._cases.values() if case.id not in finished]
+        if seed is not None:
+            random.Random(seed).shuffle(pending)  # noqa: S311  no secret
         work = partial(Work, place=self._place, score=self._score, waiting=waiting.get())
         thread = threading.Thread(
             target=self._feed, args=(submit, pending, work, parallel), name="hermes_nb sweep", daemon=True

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from hermes_nb.lab.casework import Place
     from hermes_nb.lab.contrasts import Comparison
     from hermes_nb.lab.journal import Journal
-    from hermes_nb.traces import Traces
+    from hermes_nb.traces import Trace, Traces
 
 FIXED = (
     "turn_id", "conversation_id", "exit_reason", "completed", "failed", "interrupted", "text", "provider", "model",
@@ -76,6 +76,18 @@ class StudyFrames:
         from hermes_nb.traces import load  # noqa: PLC0415  heavy; loaded on first use
 
         return load([str(path) for path in self.logbooks])
+
+    def trace(self, name: str) -> Trace:
+        """The trace of one turn, with all that was said.
+
+        Args:
+            name: A `case_id`, or a `turn_id`.
+
+        Raises:
+            ValueError: There is no such turn.
+        """
+        row = self._journal.rows().get(name, {})
+        return self.traces.with_content().trace(row.get("turn_id") or name)
 
     def frame(self, name: str) -> pd.DataFrame:
         """A frame of the traces with the columns of the cases in front; turns that were begun anew are left out.

@@ -48,7 +48,8 @@ def sweep(  # noqa: PLR0913  one argument for each question, all but two by keyw
         vary: For each setting of `Agent.with_` its values, as a list or as a dict of label to value.
         repeats: How often each case is run.
         parallel: Cases under way at the same time, over all workers.
-        seed: Shuffles the cases, so that what drifts hits all settings alike; also part of each case's own seed.
+        seed: Cases run in a shuffled order, so that what drifts hits all settings alike; also part of each case's own
+            seed.
         score: `score(result)` or `score(result, case)` gives a number, or a dict of them; an agent is asked to judge.
         executor: A `concurrent.futures.Executor`, a `dask.distributed.Client`, or anything with their
             `submit(function, *args)`; threads of this process if left out. The workers must see `path`.
@@ -66,7 +67,7 @@ def sweep(  # noqa: PLR0913  one argument for each question, all but two by keyw
         raise ConfigurationError(msg)
     cases = cases_of(agent, prompts, vary or {}, repeats, seed)
     study = Study(cases, Place(_place(path)), score)
-    study._start(executor, parallel)  # noqa: SLF001  a study is started by its sweep only
+    study._start(executor, parallel, seed)  # noqa: SLF001  a study is started by its sweep only
     if progress:
         study.subscribe(_Bar(len(cases)))
     return study

@@ -275,3 +275,27 @@ def test_it_shows_how_far_it_is_and_escapes_what_it_shows(tmp_path):
     assert "1 of 1" in repr(study)
     assert "<b>" not in study._repr_html_()
     assert "1 of 1" in study._repr_html_()
+
+
+STOPPED = """
+import sys
+import hermes_nb as hn
+from hermes_nb.testing import say, script
+study = hn.sweep(hn.Agent(script(say("x", seconds=60), each_turn=True)), ["a", "b"], path=sys.argv[1], progress=False)
+print("started", flush=True)
+try:
+    study.wait()
+except KeyboardInterrupt:
+    print(list(study.turns_df().exit_reason), study.progress["state"])
+"""
+
+
+def test_the_stop_button_interrupts_all_turns_and_the_sweep_ends_in_order(tmp_path):
+    command = [sys.executable, "-c", STOPPED, str(tmp_path / "s.db")]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "started\n"
+        time.sleep(1)
+        process.send_signal(signal.SIGINT)
+        told, _ = process.communicate(timeout=40)
+
+    assert told == "['interrupted_by_user', 'interrupted_by_user'] stopped\n"
