@@ -16,13 +16,13 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from playwright.sync_api import sync_playwright  # noqa: E402
+from playwright.sync_api import ViewportSize, sync_playwright  # noqa: E402
 
 import hermes_nb as hn  # noqa: E402
 from hermes_nb.testing import call, fails, no_waiting, say, script  # noqa: E402
 from tests.support.foreign import free_port, python, server  # noqa: E402
 
-SIZE = {"width": 1440, "height": 900}
+SIZE: ViewportSize = {"width": 1440, "height": 900}
 
 
 @hn.tool
