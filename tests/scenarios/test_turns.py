@@ -830,3 +830,22 @@ def test_files_are_saved_before_a_tool_changes_them_and_can_be_brought_back(tmp_
     assert (work / "notes.txt").read_text() == "as it was"
     with pytest.raises(hn.ConfigurationError, match="no checkpoints"):
         agent(say("x")).start("q", session=False).restore(1)
+
+
+# ---------------------------------------------------------------------------------------- sinks
+
+
+def test_a_sink_that_raises_is_dropped_and_the_turn_goes_on(caplog):
+    told = []
+
+    def broken(event):
+        raise OSError("no space left")
+
+    result = run(agent(call("population", city="Lyon"), say("ok")), sinks=[broken, told.append])
+
+    assert result.completed
+    assert [event.seq for event in told] == list(range(1, len(told) + 1))
+    degraded = [event.what for event in told if event.what.kind == "degraded"]
+    assert [what.part for what in degraded] == ["sink"]
+    assert "no space left" in degraded[0].detail
+    assert caplog.text.count("is not told any more") == 1
