@@ -67,13 +67,13 @@ class Encoder:
     def differences(
         self, what: Any, before: tuple[Any, ...] | None = None, without: tuple[str, ...] = ()
     ) -> dict[str, Any]:
-        """The fields that differ from `before` (all values in order), or from their defaults."""
+        """The fields that are not what they were `before` (all values in order), or by default."""
         names, defaults, values = SHAPES[type(what)]
-        data = {}
-        for name, value, old in zip(names, values(what), defaults if before is None else before, strict=True):
-            if value is not old and value != old and name not in without:
-                data[name] = self.plain(value)
-        return data
+        return {
+            name: value if type(value) in _PLAIN else self.plain(value)
+            for name, value, old in zip(names, values(what), defaults if before is None else before, strict=True)
+            if value is not old and name not in without
+        }
 
     def plain(self, value: Any) -> Any:
         """Dicts, lists, texts and numbers; what else there is, is left to `dumps`."""

@@ -68,7 +68,8 @@ class LogbookSink:
                 elif when == "soon":
                     store.later.ask()
             except Exception as error:
-                logger.warning("the logbook could not keep an event", exc_info=True)
+                if not self.trouble:
+                    logger.warning("the logbook could not keep an event", exc_info=True)
                 trouble = f"an event could not be kept in {store.path} ({type(error).__name__}: {error})"
         if trouble or self.trouble:
             self._tell(trouble)

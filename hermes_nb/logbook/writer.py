@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
     from hermes_nb.vocabulary.messages import Content, ToolSpec
 
+_SENT = ("messages", "tools")
+"""Fields of a chat that are kept apart."""
+
 TITLE = 1000
 """Characters of the prompt that lists of turns show."""
 
@@ -102,7 +105,8 @@ class TurnWriter:
             self.begun, self.ended_at = what, event.at
         elif isinstance(what, events.Fallback) and what.outcome == "activated":
             self._identity = f"{what.to_provider}:{what.to_model}{self._settings}"
-        return self._encoder.differences(what, self._open.pop(event.scope, None))
+        without = _SENT if isinstance(what, events.Chat) else ()
+        return self._encoder.differences(what, self._open.pop(event.scope, None), without)
 
     def _point(self, event: events.Event) -> dict[str, Any]:
         match event.what:
@@ -119,7 +123,7 @@ class TurnWriter:
 
     def _chat(self, chat: events.Chat) -> dict[str, Any]:
         """A chat: its messages as the difference to those of the chat before, its tools kept apart."""
-        data = self._encoder.differences(chat, without=("messages", "tools"))
+        data = self._encoder.differences(chat, without=_SENT)
         same = _common(self._sent, chat.messages)
         self._sent = chat.messages
         data["sent"] = [same, [self._reference(message) for message in chat.messages[same:]]]
