@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from hermes_nb.lab.compare import compare
     from hermes_nb.lab.datasets import load_prompts, save_dataset
     from hermes_nb.lab.faults import Faults
+    from hermes_nb.lab.inspecting import to_inspect
     from hermes_nb.lab.replay import replay
     from hermes_nb.lab.study import Study
     from hermes_nb.lab.sweep import sweep
@@ -90,6 +91,7 @@ _HOMES = {
     "replay": "hermes_nb.lab.replay",
     "save_dataset": "hermes_nb.lab.datasets",
     "sweep": "hermes_nb.lab.sweep",
+    "to_inspect": "hermes_nb.lab.inspecting",
     "unload_ipython_extension": "hermes_nb.widgets.magics",
 }
 """Where the names are that are loaded on first use."""
@@ -156,6 +158,7 @@ __all__ = [  # noqa: RUF022  the nouns first, then everything else by the alphab
     "replay",
     "save_dataset",
     "sweep",
+    "to_inspect",
     "tool",
     "unload_ipython_extension",
 ]

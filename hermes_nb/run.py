@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 import threading
 from concurrent.futures import Future, wait
 from contextlib import suppress
@@ -147,6 +148,8 @@ class Run:
         )
         self._future: Future[TurnResult] = Future()
         context = copy_context()
+        if (sniffio := sys.modules.get("sniffio")) is not None:  # anyio asks it; the caller's event loop is not ours
+            context.run(sniffio.current_async_library_cvar.set, None)
         self._thread = threading.Thread(
             target=context.run, args=(self._drive,), name=f"hermes_nb {self.turn_id[:8]}", daemon=True
         )

@@ -47,7 +47,7 @@ PUBLIC = sorted(
         "capture", "load", "load_ipython_extension", "unload_ipython_extension",
         # the lab
         "Faults", "Study", "chaos", "compare", "load_prompts", "record", "replay", "save_dataset",
-        "sweep",
+        "sweep", "to_inspect",
         # errors
         "ConfigurationError", "HermesError", "ProviderError", "ReplayMismatch", "RunInProgress", "ToolDefinitionError",
         "TraceError", "TurnFailed", "UnreadableTrace",
