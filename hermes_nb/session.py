@@ -99,6 +99,25 @@ class Session:
         """
         return agent.run(prompt, session=self, **arguments)
 
+    def rewind(self, turn_id: str, iteration: int) -> None:
+        """Take the conversation back to the end of an iteration; the next turn goes on from there.
+
+        What came later can still be read and searched, and is not sent any more.
+
+        Args:
+            turn_id: A turn of this conversation.
+            iteration: Of that turn; 0 for right after its prompt.
+
+        Raises:
+            ConfigurationError: The conversation has no such turn or iteration.
+            RunInProgress: A turn of the conversation is running.
+        """
+        with Lease(self.logbook.path, self.id):
+            if turn_id not in {turn.id for turn in self.turns}:
+                msg = f"{self!r} has no turn {turn_id!r}"
+                raise ConfigurationError(msg)
+            self.logbook.rewind(turn_id, iteration)
+
     # ------------------------------------------------------------------------------------- looking
 
     @property

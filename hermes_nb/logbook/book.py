@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from contextlib import contextmanager
 from pathlib import Path
@@ -131,6 +132,24 @@ class Logbook:
     def _reader(self) -> Iterator[Reader]:
         with self.store.reading() as connection:
             yield Reader(connection)
+
+    def rewind(self, turn_id: str, iteration: int) -> None:
+        """Take a conversation back to the end of an iteration; what came later stays, and is not sent any more.
+
+        Args:
+            turn_id: A turn of the conversation.
+            iteration: Of that turn; 0 for right after the prompt.
+
+        Raises:
+            ConfigurationError: There is no such turn or iteration.
+        """
+        with self._reader() as reader:
+            rows, conversation, newest = reader.rows_at(turn_id, iteration)
+        with self.store.transaction() as db:
+            db.execute(
+                "INSERT INTO histories (conversation, after, kept) VALUES (?, ?, ?)",
+                (conversation, newest, json.dumps([row.id for row in rows])),
+            )
 
     def close(self) -> None:
         """Write what waits, and close the file; it is opened again when it is needed."""

@@ -11,6 +11,7 @@ from hermes_nb.logbook.records import Conversation, Row
 from hermes_nb.logbook.repair import sendable, unanswered
 from hermes_nb.logbook.schema import TURN
 from hermes_nb.vocabulary import events
+from hermes_nb.vocabulary.failures import ConfigurationError
 
 if TYPE_CHECKING:
     import sqlite3
@@ -100,6 +101,29 @@ class Reader:
             for _seq, phase, *_rest, kind, _interrupted, data in self._events(turn)
             if kind == events.Tool.kind and phase == "started"
         }
+
+    def rows_at(self, turn_id: str, iteration: int) -> tuple[list[Row], int, int]:
+        """The conversation as it was at the end of an iteration of a turn, its number, and its newest message's row.
+
+        Raises:
+            ConfigurationError: There is no such turn or iteration.
+        """
+        found = self.query(
+            "SELECT turns.id, conversations.id, conversations.name FROM turns JOIN conversations"
+            " ON conversations.id = turns.conversation WHERE turns.name = ? AND turns.parent = ''",
+            turn_id,
+        )
+        known = [event for turn, *_ in found for event in self._events(turn)]
+        last = max((event[3] for event in known), default=0)
+        numbers = [event[-1]["row"] for event in known if event[6] == "message" and event[3] <= iteration]
+        if not numbers or not 0 <= iteration <= last:
+            msg = f"turn {turn_id} has no iteration {iteration} to go back to; it has {last}" if found else (
+                f"there is no turn {turn_id!r} in the logbook"
+            )  # fmt: skip
+            raise ConfigurationError(msg)
+        ((turn, conversation, name),) = found
+        newest = max(row.id for row in self.transcript(name))
+        return self.history(name, (turn << TURN | max(numbers)) + 1), conversation, newest
 
     def system_prompts(self, conversation_id: str) -> dict[str, str]:
         """The system prompt that a conversation last used, for each identity."""

@@ -194,6 +194,36 @@ def test_other_instructions_make_another_system_prompt(place):
     assert systems[0] == systems[2]
 
 
+# ---------------------------------------------------------------------------------------- back
+
+
+def test_a_session_goes_back_to_an_iteration_and_on_from_there(place):
+    session = hn.Session(place)
+    session.resume(agent(say("one")), "first")
+    steps = [call("population", city="Lyon"), call("population", city="Lille"), say("done")]
+    second = session.resume(agent(*steps), "second")
+    session.resume(agent(say("three")), "third")
+
+    session.rewind(second.turn_id, 1)
+
+    assert [m.text for m in session.messages] == ["first", "one", "second", "", "522000"]
+    on = session.resume(agent(say("otherwise")), "Go another way.")
+    assert [m.text for m in on.messages] == ["first", "one", "second", "", "522000", "Go another way.", "otherwise"]
+    assert session.messages == on.messages
+    assert session.search("third"), "what came later can still be found"
+    assert [turn.number for turn in session.turns] == [1, 2, 3, 4]
+    session.rewind(second.turn_id, 0)
+    assert [m.text for m in session.messages] == ["first", "one", "second"]
+
+
+def test_a_session_says_where_it_cannot_go_back_to(place):
+    session = hn.Session(place)
+    result = session.resume(agent(say("one")), "first")
+    for turn, iteration in ((result.turn_id, 7), (result.turn_id, -1), ("no-such-turn", 0)):
+        with pytest.raises(hn.ConfigurationError):
+            session.rewind(turn, iteration)
+
+
 # ---------------------------------------------------------------------------------------- failed and stopped turns
 
 
