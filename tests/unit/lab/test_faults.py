@@ -174,3 +174,17 @@ def test_a_sub_agent_has_faults_of_its_own():
         result = lead.run("q", session=False)
 
     assert list(result.trace.attempts_df().injected.astype(object).dropna()) == ["timeout"]
+
+
+@pytest.mark.parametrize("kind", [*REQUESTS, *CALLS])
+def test_a_turn_with_faults_is_replayed_with_the_same_faults(kind):
+    chain = [script(call("population", city="x"), say("done"), say("more")), script(say("backup"), name="backup")]
+    agent = hn.Agent(chain, tools=[population], guard=None, faults=hn.Faults(**{kind: {1}}, seconds=0.01))
+    with no_waiting():
+        run = agent.start("q", session=False)
+        result = run.result()
+        again = hn.replay(run).result()
+
+    assert again.messages == result.messages
+    assert attempts(again) == attempts(result)
+    assert hn.compare(run, again).same
