@@ -191,7 +191,7 @@ def _request(tape: Tape, agent: Agent | None) -> TurnRequest:
         history=recording.history,
         chain=_chain(tape),
         toolbox=RecordedToolbox(tape, specs if agent is None else agent.toolbox.specs),
-        instructions="" if agent is None else agent.instructions,
+        instructions="" if agent is None else _instructions(agent),
         agent=turn.agent if agent is None else agent.name,
         policies=_paced(policies, tape),
         turn_id=str(uuid.uuid4()),
@@ -210,13 +210,18 @@ def _handover(request: TurnRequest, until: int, agent: Agent, edit: Edit | None)
     live = replace(
         request,
         chain=agent.models,
-        toolbox=agent.toolbox,
-        instructions=agent.instructions,
+        toolbox=agent.toolbox.fitted(agent.models[0].context_window, None),
+        instructions=_instructions(agent),
         agent=agent.name,
         policies=agent.policies,
+        checkpoints=agent.checkpoints,
         system="",
     )
-    return Handover(until, live, edit)
+    return Handover(until, live if agent.faults is None else agent.faults.inject(live), edit)
+
+
+def _instructions(agent: Agent) -> str:
+    return "\n\n".join(part for part in (agent.instructions, agent.context) if part)
 
 
 def _chain(tape: Tape) -> tuple[Recorded, ...]:
@@ -245,10 +250,9 @@ def _chain(tape: Tape) -> tuple[Recorded, ...]:
 def _system(recording: Recording, agent: Agent) -> str:
     """The system prompt of an agent that is tried on a record: built anew, for the recorded day."""
     day = re.search(r"^Date: (\S+)$", recording.system, re.MULTILINE)
-    instructions = "\n\n".join(part for part in (agent.instructions, agent.context) if part)
     turn = recording.turn
     first = as_provider(_nobody, name=turn.provider, model=turn.model)
-    return system_prompt(instructions, first, tools=bool(agent.toolbox.specs), day=day[1] if day else None)
+    return system_prompt(_instructions(agent), first, tools=bool(agent.toolbox.specs), day=day[1] if day else None)
 
 
 async def _nobody(request: ModelRequest, on_text: OnText) -> Reply:  # only its name is asked for

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 _busy: set[str] = set()
-_lock = threading.Lock()
+_lock = threading.RLock()  # a lease may be collected while another one is taken
 
 
 class Lease:
@@ -34,6 +34,8 @@ class Lease:
         RunInProgress: A turn of the conversation is running, here or in another process.
     """
 
+    _held = False
+
     def __init__(self, logbook: Path, conversation_id: str) -> None:
         name = blake2b(conversation_id.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
         self._path = f"{logbook.absolute()}-{name}.lock"
@@ -44,25 +46,33 @@ class Lease:
         with _lock:
             if self._path in _busy:
                 raise RunInProgress(refusal)
+            self._file = FileLock(self._path, timeout=0, thread_local=False)
+            try:
+                logbook.parent.mkdir(parents=True, exist_ok=True)
+                self._file.acquire()
+            except Timeout:
+                raise RunInProgress(refusal) from None
+            except OSError:  # a directory that cannot be written
+                pass
             _busy.add(self._path)
-        self._file = FileLock(self._path, timeout=0, thread_local=False)
-        try:
-            logbook.parent.mkdir(parents=True, exist_ok=True)
-            self._file.acquire()
-        except Timeout:
-            _busy.discard(self._path)
-            raise RunInProgress(refusal) from None
-        except OSError:  # a directory that cannot be written
-            pass
+            self._held = True
 
     def close(self) -> None:
         """Give it back; more than once does no harm."""
-        if self._file.is_locked:
-            if os.name == "posix":  # elsewhere an open file cannot be removed, and filelock removes it itself
-                with suppress(OSError):
-                    Path(self._path).unlink()
-            self._file.release()
-        _busy.discard(self._path)
+        with _lock:
+            if not self._held:
+                return
+            self._held = False
+            if self._file.is_locked:
+                if os.name == "posix":  # elsewhere an open file cannot be removed, and filelock removes it itself
+                    with suppress(OSError):
+                        Path(self._path).unlink()
+                self._file.release()
+            _busy.discard(self._path)
+
+    def __del__(self) -> None:
+        """A lease that nobody holds any more is given back."""
+        self.close()
 
     def __enter__(self) -> Self:
         return self

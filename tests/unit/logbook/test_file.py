@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import sqlite3
 import stat
@@ -311,6 +312,24 @@ def test_a_lease_without_a_directory_to_lock_in_holds_in_this_process(tmp_path):
     path = tmp_path / "file" / "logbook.db"
     with Lease(path, "talk"), pytest.raises(RunInProgress):
         Lease(path, "talk")
+
+
+def test_a_lease_that_is_dropped_or_refused_is_nobodys(path):
+    lease = Lease(path, "talk")
+    with pytest.raises(RunInProgress):
+        Lease(path, "talk")
+    gc.collect()
+    with pytest.raises(RunInProgress):
+        Lease(path, "talk")
+    del lease
+    gc.collect()
+    first = Lease(path, "talk")
+    first.close()
+    second = Lease(path, "talk")
+    first.close()
+    with pytest.raises(RunInProgress):
+        Lease(path, "talk")
+    second.close()
 
 
 def test_leases_taken_by_many_threads_are_exclusive(path):
