@@ -142,6 +142,21 @@ def test_a_compressor_and_a_price_of_the_users_are_played_from_the_record():
     )  # fmt: skip
 
 
+def test_injected_faults_and_a_mixtures_references_are_in_the_replay():
+    references = [script(say("one"), each_turn=True, name="r1"), script(say("two"), each_turn=True, name="r2")]
+    mixture = hn.Mixture(references=references, aggregator=script(say("both"), each_turn=True, name="lead"))
+    faults = hn.Faults(rate_limit={1}, seed=3)
+    with no_waiting():
+        run = hn.Agent(mixture, faults=faults).start("q", session=False)
+        original = run.result()
+    again = hn.replay(run.trace)
+
+    assert again.result().messages == original.messages
+    assert span_tree(again.trace) == span_tree(run.trace)
+    assert again.trace.attempts_df().injected.tolist() == run.trace.attempts_df().injected.tolist()
+    assert again.result().usage == original.usage
+
+
 def test_a_turn_that_was_killed_ends_its_replay_where_the_record_ends(tmp_path):
     code = """
         import os, sys, hermes_nb as hn
