@@ -4,6 +4,7 @@ pandas and pyarrow are loaded with the first frame, matplotlib with the first pi
 """
 
 from hermes_nb.traces.drawing import span_tree
-from hermes_nb.traces.frames import Trace, Traces, concat, load
+from hermes_nb.traces.many import Traces, concat, convert, load
+from hermes_nb.traces.trace import Trace
 
-__all__ = ["Trace", "Traces", "concat", "load", "span_tree"]
+__all__ = ["Trace", "Traces", "concat", "convert", "load", "span_tree"]

@@ -141,6 +141,19 @@ def read(folder: Path, file: File, selection: Selection, *, content: bool) -> tu
     return conform("spans", columns, len(frame)), partial(_tables, columns, others, content=content)
 
 
+def has_each_trace_once(folder: Path) -> bool:
+    """Whether no two files of a day hold spans of the same trace."""
+    days: dict[Path, list[Path]] = {}
+    for path in (folder / "spans").rglob("*.parquet"):
+        days.setdefault(path.parent, []).append(path)
+    return all(_are_apart(paths) for paths in days.values() if len(paths) > 1)
+
+
+def _are_apart(paths: list[Path]) -> bool:
+    ids = [pc.unique(pq.read_table(path, columns=["trace_id"])["trace_id"]) for path in paths]
+    return len(pc.unique(pa.chunked_array(ids))) == sum(map(len, ids))
+
+
 def _stored(folder: Path, name: str, file: File, wanted: pa.Array | None, leave_out: tuple[str, ...] = ()) -> pa.Table:
     """All rows of one dataset, or those of some traces; an empty table where there is none."""
     paths = sorted((folder / name).rglob("*.parquet")) if (folder / name).is_dir() else []

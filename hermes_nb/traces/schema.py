@@ -9,7 +9,7 @@ from hermes_nb.traces.catalogue import FRAMES
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from hermes_nb.traces.catalogue import Column
+    from hermes_nb.traces.kinds import Column
 
 VERSION: Final = "1"
 """Of the columns; written into the metadata of every Parquet file."""

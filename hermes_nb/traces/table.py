@@ -19,9 +19,9 @@ from hermes_nb.traces.rows import EventRow, LinkRow, MessageRow, MetricRow, Span
 from hermes_nb.traces.values import as_int, as_text, pick
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-BLOCK: Final = 20_000
+BLOCK: Final = 5_000
 """Rows that are held as Python objects before they become columns."""
 
 
@@ -84,15 +84,24 @@ def records(table: pa.Table) -> Iterator[dict[str, Any]]:
         yield from batch.to_pylist()
 
 
+def assembled(blocks: Mapping[str, Sequence[pa.Table]], *, content: bool) -> Tables:
+    """The tables of blocks, by the name of their row type."""
+    parts = (pa.concat_tables([_SCHEMAS[name].empty_table(), *blocks.get(name, ())]) for name in _BLOCKS)
+    spans, events, links, messages, metrics = parts
+    return Tables(spans, events, links, messages, metrics, content)
+
+
 @dataclass
 class Builder:
     """Collects rows and turns them into `Tables`.
 
     Args:
         content: Keep what was said; otherwise it is counted in `left_out` and dropped.
+        spill: Takes each block, with the name of its row type, instead of memory.
     """
 
     content: bool = True
+    spill: Callable[[str, pa.Table], None] | None = None
     left_out: int = 0
     _rows: dict[str, list[Any]] = field(default_factory=lambda: {name: [] for name in _BLOCKS})
     _blocks: dict[str, list[pa.Table]] = field(default_factory=lambda: {name: [] for name in _BLOCKS})
@@ -105,14 +114,15 @@ class Builder:
             if len(waiting) >= BLOCK:
                 self._flush(type(row).__name__)
 
-    def build(self) -> Tables:
-        """All rows so far, as tables."""
+    def flush(self) -> None:
+        """Make columns of all rows that wait."""
         for name in _BLOCKS:
             self._flush(name)
-        spans, events, links, messages, metrics = (
-            pa.concat_tables([_SCHEMAS[name].empty_table(), *self._blocks[name]]) for name in _BLOCKS
-        )
-        return Tables(spans, events, links, messages, metrics, self.content)
+
+    def build(self) -> Tables:
+        """All rows so far, as tables."""
+        self.flush()
+        return assembled(self._blocks, content=self.content)
 
     def add_columns(self, kind: type[NamedTuple], columns: dict[str, Any]) -> None:
         """Add rows that are in columns already: all fields of a row type, in lists of one length."""
@@ -135,7 +145,10 @@ class Builder:
         elif "attributes" in columns:
             _describe(columns, self)
         arrays = {key: array(values, _TYPES.get(key, TEXT)) for key, values in columns.items()}
-        self._blocks[name].append(pa.table(arrays))
+        if self.spill is None:
+            self._blocks[name].append(pa.table(arrays))
+        else:
+            self.spill(name, pa.table(arrays))
 
 
 def _describe_spans(columns: dict[str, Any], builder: Builder) -> None:

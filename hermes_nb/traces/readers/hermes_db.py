@@ -151,7 +151,9 @@ class _Turn:
             for number, part in enumerate(said.parts(found)):
                 direction = "output" if message["role"] == "assistant" else "input"
                 tokens = as_int(message.get("token_count")) if not number else None
-                yield MessageRow(self._turn_id, place, number, direction=direction, tokens=tokens, **part)
+                yield MessageRow(
+                    self._turn_id, place, number, direction=direction, tokens=tokens, trace_id=self._trace_id, **part
+                )
 
     def _span(self, mark: str, name: str, start: int | None, end: int | None, attributes: Record) -> SpanRow:
         is_turn = mark == "turn"

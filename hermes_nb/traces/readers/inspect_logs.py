@@ -146,6 +146,7 @@ class _Sample:
                     tool_call_id=part.get("id"),
                     tool_name=part.get("name"),
                     direction="output" if message["role"] == "assistant" else "input",
+                    trace_id=self._trace_id,
                 )
 
     def _span(

@@ -30,6 +30,8 @@ _KINDS: Final = {
     "MetricRow": "metrics",
 }
 _EXAMPLES: Final = 3
+_AT_ONCE: Final = 8 << 20
+"""Bytes of a file whose rows are held as Python objects at most, beside the line or document that is being read."""
 
 
 class Loaded(NamedTuple):
@@ -46,42 +48,65 @@ class Loaded(NamedTuple):
     spans: pa.Table | None = None
 
 
+def single(source: Source) -> list[Any]:
+    """The single sources that a source names.
+
+    Raises:
+        UnreadableTrace: There are none.
+    """
+    sources = list(spread(source))
+    if not sources:
+        msg = f"there are no files at {source!r}"
+        raise UnreadableTrace(msg)
+    return sources
+
+
 def read(source: Source, selection: Selection, *, content: bool) -> Loaded:
     """Read everything that a source names.
 
     Raises:
         UnreadableTrace: There is nothing, or nothing of it could be read.
     """
-    sources = list(spread(source))
-    if not sources:
-        msg = f"there are no files at {source!r}"
-        raise UnreadableTrace(msg)
+    sources = single(source)
     if len(sources) == 1 and _is_plain_dataset(sources[0]):
         file = File(name(sources[0]))
         spans, tables = parquet.read(sources[0], file, selection, content=content)
         return Loaded(tables, Report([file]), spans)
-    report = Report([File(name(each)) for each in sources])
     builder = Builder(content=content)
+    report, parts = stream(sources, selection, builder)
+    return _finished(merging.concat([*parts, builder.build()]), report, selection, builder.left_out)
+
+
+def stream(sources: list[Any], selection: Selection, builder: Builder) -> tuple[Report, list[Tables]]:
+    """Give the rows of single sources to a builder; folders of ours are read as they are.
+
+    Returns:
+        What was read, and the tables of such folders.
+
+    Raises:
+        UnreadableTrace: Nothing could be read.
+    """
+    report = Report([File(name(each)) for each in sources])
     parts = [_tables(*each, selection, builder) for each in zip(sources, report.files, strict=True)]
-    everything = merging.concat([*filter(None, parts), builder.build()])
     if not any(file.rows or file.format for file in report.files):
         raise _unreadable(report)
-    return _finished(everything, report, selection, builder.left_out)
+    return report, [part for part in parts if part is not None]
 
 
 def _is_plain_dataset(source: Any) -> bool:
-    """Whether a source is one folder of ours in which no trace can stand twice."""
-    if not isinstance(source, Path) or not is_dataset(source):
-        return False
-    folders = [path.parent for path in (source / "spans").rglob("*.parquet")]
-    return len(folders) == len(set(folders))
+    """Whether a source is one folder of ours in which no trace stands twice."""
+    return isinstance(source, Path) and is_dataset(source) and parquet.has_each_trace_once(source)
 
 
 def _tables(source: Any, file: File, selection: Selection, builder: Builder) -> Tables | None:
     """The tables of a folder of ours; the rows of anything else go to the builder."""
     if isinstance(source, Path) and is_dataset(source):
         return parquet.read(source, file, selection, content=builder.content)[1]()
-    builder.add(_counted(_rows(source, file, selection), file))
+    for row in _counted(_rows(source, file, selection), file):
+        builder.add([row])
+        if file.waiting > _AT_ONCE:
+            builder.flush()
+            file.waiting = 0
     return None
 
 

@@ -149,6 +149,7 @@ class _Turn:
                     iteration=event.iteration or None,
                     direction=_DIRECTIONS.get(message.role, "input"),
                     first_span_id=self._id(event.scope),
+                    trace_id=self._trace_id,
                     **(part | {"origin": message.origin or None}),
                 )
             )

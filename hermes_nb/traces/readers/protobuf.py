@@ -40,6 +40,7 @@ def rows(stream: BufferedReader, file: File) -> Iterator[Row]:
             file.skip("no OTLP message", f"message {number}")
         else:
             file.lines += 1
+            file.waiting += len(message)
             yield from otlp.rows(document, file)
 
 

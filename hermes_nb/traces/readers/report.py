@@ -21,6 +21,7 @@ class File:
         rows: Rows made of it, by kind: spans, events, links, messages, metrics.
         skipped: What could not be read: how often, by the reason.
         examples: Some of the places, as `line 3: not JSON`.
+        waiting: Bytes read of which the rows are not columns yet.
     """
 
     path: str
@@ -29,6 +30,7 @@ class File:
     rows: Counter[str] = field(default_factory=Counter)
     skipped: Counter[str] = field(default_factory=Counter)
     examples: list[str] = field(default_factory=list)
+    waiting: int = 0
 
     def skip(self, why: str, where: str = "", times: int = 1) -> None:
         """Note something that was left out."""

@@ -66,6 +66,7 @@ def _lines(lines: Iterable[bytes], file: File) -> Iterator[Row]:
             continue
         torn = ""
         file.lines += 1
+        file.waiting += len(line)
         yield from value_rows(value, file, f"line {number}")
     if torn:
         file.skip("cut off at the end of the file", torn)
