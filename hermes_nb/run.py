@@ -302,6 +302,21 @@ class Run:
         """
         return self.agent.follow(self, prompt, paused=paused)
 
+    def rewind(self, iteration: int) -> None:
+        """Take the conversation back to the end of an iteration; `reply` goes on from there.
+
+        Args:
+            iteration: Of this turn; 0 for right after the prompt.
+
+        Raises:
+            ConfigurationError: The run keeps no session, or the turn has no such iteration.
+            RunInProgress: A turn of the conversation is running.
+        """
+        if self._session is None:
+            msg = "a run with session=False has nothing to take back; fork it with hn.replay(run, until=...)"
+            raise ConfigurationError(msg)
+        self._session.rewind(self.turn_id, iteration)
+
     def restore(self, iteration: int) -> Restored:
         """Bring back the files of the checkpoint directory as they were before an iteration changed them.
 

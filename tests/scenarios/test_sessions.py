@@ -216,6 +216,17 @@ def test_a_session_goes_back_to_an_iteration_and_on_from_there(place):
     assert [m.text for m in session.messages] == ["first", "one", "second"]
 
 
+def test_a_run_goes_back_and_replies_from_there():
+    steps = [call("population", city="Lyon"), call("population", city="Lille"), say("done"), say("otherwise")]
+    run = agent(*steps).start("q")
+    run.result()
+    run.rewind(1)
+
+    assert [m.text for m in run.reply("Go on.").result().messages] == ["q", "", "522000", "Go on.", "otherwise"]
+    with pytest.raises(hn.ConfigurationError, match="session=False"):
+        agent(say("x")).run("q", session=False) and agent(say("x")).start("q", session=False).rewind(0)
+
+
 def test_a_session_says_where_it_cannot_go_back_to(place):
     session = hn.Session(place)
     result = session.resume(agent(say("one")), "first")
