@@ -43,7 +43,10 @@ class Tape:
 
     Args:
         recording: What is played.
-        strict: The requests must be the recorded ones; otherwise only their order counts.
+
+    Attributes:
+        run: For whom; set when the run is made.
+        played: Nothing of the recording is left that was done from outside.
     """
 
     run: Replay
