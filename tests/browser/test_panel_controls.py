@@ -78,8 +78,7 @@ def test_clicks_and_typing_pass_while_another_cell_keeps_the_kernel_busy(page_of
     )
     notebook.run_and_wait(1)
     notebook.panel().get_by_text("running nap").wait_for()
-    notebook.run(2)
-    notebook.wait_busy()
+    notebook.begin(2)
     notebook.steer("go <left>, then right")
     notebook.panel().get_by_text("waiting to be delivered").wait_for()
     pressed = notebook.press("Interrupt")
@@ -93,8 +92,7 @@ def test_clicks_and_typing_pass_while_another_cell_keeps_the_kernel_busy(page_of
 def test_the_panel_works_while_a_cell_waits_for_its_turn(page_of, wait):
     notebook = page_of(LONG, f"{wait}\nprint(result.exit_reason)", "print(repr(steered()))")
     notebook.run_and_wait(1)
-    notebook.run(2)
-    notebook.wait_busy()
+    notebook.begin(2)
     notebook.steer("left")
     notebook.panel().get_by_text("waiting to be delivered").wait_for()
     notebook.press("Interrupt")
@@ -105,8 +103,7 @@ def test_the_panel_works_while_a_cell_waits_for_its_turn(page_of, wait):
 def test_the_kernels_stop_button_gives_the_partial_result(page_of):
     notebook = page_of(LONG, "print(run.result().exit_reason)", "print('next', start(say('fine')).result().text)")
     notebook.run_and_wait(1)
-    notebook.run(2)
-    notebook.wait_busy()
+    notebook.begin(2)
     notebook.command("notebook:interrupt-kernel")
     assert notebook.wait(2) == "interrupted_by_kernel"
     assert "Interrupted by the kernel's stop button" in notebook.output(1)

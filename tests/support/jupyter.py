@@ -63,6 +63,7 @@ class Jupyter:
         app: Which of the two.
         theme: JupyterLab's theme.
         python: The Python of the kernels; this one if left out.
+        settings: More settings of plugins, by the plugin's name.
     """
 
     def __init__(
@@ -71,14 +72,13 @@ class Jupyter:
         app: Literal["lab", "notebook"] = "lab",
         theme: str = "JupyterLab Light",
         python: str = "",
+        settings: dict[str, dict[str, Any]] | None = None,
     ) -> None:
         self.root = root
         self.app = app
         self.home = Path(tempfile.mkdtemp(prefix="hermes-nb-jupyter-"))
-        self._settings = {
-            **SETTINGS,
-            "@jupyterlab/apputils-extension:themes": {"theme": theme, "adaptive-theme": False},
-        }
+        look = {"theme": theme, "adaptive-theme": False}
+        self._settings = {**SETTINGS, "@jupyterlab/apputils-extension:themes": look, **(settings or {})}
         self._python = python
         self._process: subprocess.Popen[bytes] | None = None
         self._port = 0
@@ -215,10 +215,6 @@ class Notebook:
         """Wait until the kernel has nothing to do."""
         self.page.wait_for_function(f"() => ({_KERNEL})() === 'idle/connected'", timeout=seconds * 1000)
 
-    def wait_busy(self, seconds: float = 30) -> None:
-        """Wait until the kernel is running a cell."""
-        self.page.wait_for_function(f"() => ({_KERNEL})() === 'busy/connected'", timeout=seconds * 1000)
-
     def command(self, name: str, **arguments: Any) -> None:
         """Give a command of the front end, without waiting for its end."""
         self.page.evaluate("([name, args]) => { window.jupyterapp.commands.execute(name, args); }", [name, arguments])
@@ -226,6 +222,16 @@ class Notebook:
     def run(self, index: int) -> None:
         """Run a cell, without waiting for its end."""
         self.page.evaluate(f"index => {{ (window.cells ??= {{}})[index] = ({_RUN})(index); }}", index)
+
+    def begin(self, index: int) -> None:
+        """Run a cell, and wait until it is under way.
+
+        An interrupt in the first milliseconds hits the kernel's own code before the cell's; ipykernel 7.3 then gives
+        no answer at all.
+        """
+        self.run(index)
+        self.cell(index).locator(".jp-InputPrompt").get_by_text("[*]:").wait_for()
+        self.page.wait_for_timeout(300)
 
     def wait(self, index: int) -> str:
         """Wait for the end of a cell that was run; returns the text of its output."""
@@ -236,6 +242,12 @@ class Notebook:
         """Run a cell to its end; returns the text of its output."""
         self.page.evaluate(_RUN, index)
         return self.output(index)
+
+    def theme(self, name: str) -> None:
+        """Change JupyterLab's theme, and wait until it is there."""
+        self.command("apputils:change-theme", theme=name)
+        self.page.wait_for_function("name => document.body.dataset.jpThemeName === name", arg=name)
+        self.page.wait_for_timeout(400)
 
     def save(self) -> None:
         """Save the notebook, and wait until that is done."""

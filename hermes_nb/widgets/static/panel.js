@@ -11,6 +11,7 @@ const LABELS = { prompt: "prompt", user: "user", assistant: "assistant", tool: "
 const FOCUSABLE = new Set(["button", "summary", "textarea"]);
 const BLOCK = 40; // rows that are drawn and cleared together
 const PATIENCE = 700; // ms without an answer after which a click counts as held up
+const HELD = "A running cell keeps this kernel busy: clicks here wait until it ends. If it waits for this turn, the notebook's Stop button ends the turn.";
 const SPANS = [5, 8, 12, 20, 30, 45, 60, 90, 120, 180, 240, 360, 480, 600]; // seconds that the timeline shows
 const TICKS = [0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600];
 
@@ -522,7 +523,7 @@ class Controls {
   }
 
   held() {
-    if (!this.dead) this.tell("A running cell keeps this kernel busy: clicks here wait until it ends.", true);
+    if (!this.dead) this.tell(HELD, true);
   }
 
   answered({ id, error }) {

@@ -1,0 +1,279 @@
+"""What the panel looks like and holds, live and frozen, in a real JupyterLab."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import nbformat
+import pytest
+
+from tests.support.jupyter import Notebook
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(240)]
+
+LONG = "run = start(call('nap', seconds=0.1), call('nap', seconds=60))\nrun"
+STOP = "run.interrupt(); _ = run.result()"
+THEMES = ("JupyterLab Light", "JupyterLab Dark", "JupyterLab Dark High Contrast")
+
+CONTRAST = """root => {
+  const canvas = document.createElement('canvas').getContext('2d', {willReadFrequently: true});
+  const rgba = text => { canvas.clearRect(0, 0, 1, 1); canvas.fillStyle = text; canvas.fillRect(0, 0, 1, 1);
+    const [r, g, b, a] = canvas.getImageData(0, 0, 1, 1).data; return [r, g, b, a / 255]; };
+  const over = (top, below) => [0, 1, 2].map(i => top[i] * top[3] + below[i] * (1 - top[3]));
+  const ground = node => { const layers = [];
+    for (let n = node; n; n = n.parentElement) layers.push(rgba(getComputedStyle(n).backgroundColor));
+    return layers.reverse().reduce((below, top) => over(top, below), [255, 255, 255]); };
+  const linear = v => (v /= 255) <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4;
+  const light = c => { const [r, g, b] = c.map(linear);
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
+  const opacity = node => { let product = 1;
+    for (let n = node; n && n !== root; n = n.parentElement) product *= +getComputedStyle(n).opacity;
+    return product; };
+  const bad = [];
+  const walker = document.createTreeWalker(root, NodeFilter.SHOW_TEXT);
+  while (walker.nextNode()) {
+    const node = walker.currentNode.parentElement;
+    const aside = '[aria-disabled], .hnb-spoken, span[style^="color"]';  // disabled, not seen, or a mere dot
+    if (!walker.currentNode.data.trim() || !node.checkVisibility() || node.closest(aside)) continue;
+    const below = ground(node), colour = rgba(getComputedStyle(node).color);
+    colour[3] *= opacity(node);
+    const [a, b] = [light(over(colour, below)), light(below)].sort((x, y) => y - x);
+    const ratio = (a + 0.05) / (b + 0.05);
+    if (ratio < 4.5) bad.push([walker.currentNode.data.slice(0, 30), node.className, +ratio.toFixed(2)]);
+  }
+  return bad; }"""
+
+
+def texts_too_faint(locator):
+    return locator.evaluate(CONTRAST)
+
+
+def test_every_text_can_be_read_in_every_theme_live_and_frozen(page_of):
+    notebook = page_of(
+        "agent = hn.Agent([script(call('nap', seconds=0.1), fails('billing'), name='first'),\n"
+        "                  script(call('echo', text='x' * 900), call('nap', seconds=60), name='second')],\n"
+        "                 tools=[nap, echo], budget=5, guard=None)\n"
+        "run = agent.start('Go', session=False)\nrun",
+        STOP,
+    )
+    notebook.run_and_wait(1)
+    notebook.panel().get_by_text("running nap").wait_for()
+    notebook.panel().get_by_text("fallback 1, instead of first:script").wait_for()
+    notebook.steer("please")
+    for theme in THEMES:
+        notebook.theme(theme)
+        assert texts_too_faint(notebook.panel()) == [], theme
+    notebook.run_and_wait(2)
+    notebook.record().wait_for()
+    for theme in THEMES:
+        notebook.theme(theme)
+        assert texts_too_faint(notebook.record()) == [], theme
+
+
+def test_the_colours_of_the_system_are_used_where_it_forces_them(page_of):
+    notebook = page_of(LONG, STOP)
+    notebook.page.emulate_media(forced_colors="active", reduced_motion="reduce", contrast="more")
+    notebook.run_and_wait(1)
+    piece = notebook.panel().locator(".hnb-piece").first
+    piece.wait_for()
+    assert piece.evaluate("node => getComputedStyle(node).backgroundColor") != "rgba(0, 0, 0, 0)"
+    notebook.run_and_wait(2)
+
+
+@pytest.mark.parametrize("width", [360, 700, 1600])
+def test_nothing_sticks_out_at_any_width(page_of, width):
+    notebook = page_of(LONG, STOP, width=max(width, 480) if width < 480 else width)
+    notebook.command("application:toggle-left-area")
+    notebook.run_and_wait(1)
+    notebook.panel().get_by_text("running nap").wait_for()
+    if width == 360:
+        notebook.page.set_viewport_size({"width": 480, "height": 1000})
+    sticking = """root => [...root.querySelectorAll('*')].filter(node => {
+      const box = node.getBoundingClientRect(), edge = root.getBoundingClientRect();
+      const out = box.right > edge.right + 1 || box.bottom > edge.bottom + 1;
+      return box.width && out && !node.closest('.hnb-log, .hnb-axis');
+    }).map(node => node.className)"""
+    assert notebook.panel().evaluate(sticking) == []
+    live = notebook.panel().bounding_box()
+    assert notebook.panel().get_by_role("button", name="Interrupt").is_visible()
+    notebook.run_and_wait(2)
+    record = notebook.record()
+    record.wait_for()
+    frozen = record.bounding_box()
+    assert abs(live["height"] - frozen["height"]) <= 2
+    assert abs(live["width"] - frozen["width"]) <= 2
+
+
+def test_the_panel_is_told_to_a_screen_reader(page_of):
+    notebook = page_of(LONG, STOP)
+    notebook.run_and_wait(1)
+    notebook.panel().get_by_text("running nap").wait_for()
+    told = notebook.page.locator(".hnb-frame").first.aria_snapshot()
+    for line in (
+        '- region "Turn of agent"',
+        '- progressbar "Iterations"',
+        'img "tools: 2, ',
+        '- log "Transcript"',
+        '- textbox "Steer the running turn; Enter sends, Shift+Enter makes a new line"',
+        '- button "Steer"',
+        '- button "Pause"',
+        '- button "Step" [disabled]',
+        '- button "Interrupt"',
+        "- status",
+    ):
+        assert line in told, f"{line} is not in\n{told}"
+    notebook.run_and_wait(2)
+
+
+HOSTILE = """
+bad = ['<img src=x onerror="window.pwned=1">', "</div><script>window.pwned=1</script>",
+       "<a href='javascript:window.pwned=1'>y</a> [x](javascript:window.pwned=1)", '" onmouseover="window.pwned=1" x="',
+       "$\\\\href{javascript:window.pwned=1}{click}$ $$x^2$$", "\\x1b[31mred\\x1b[0m", "user\\u202egnp.exe",
+       "half \\ud83d", "y" * 1_000_000]
+text = " ".join(bad)
+evil = hn.Agent(script(*[calls(call("echo", text=one), text=one) for one in bad], fails("billing"),
+                       name=text[:300], model=text[:300]),
+                tools=[echo, nap], name=text[:300], budget=30, guard=None)
+held = hn.Agent(script(*[calls(call("echo", text=one), text=one) for one in bad], call("nap", seconds=60),
+                       name=text[:300], model=text[:300]),
+                tools=[echo, nap], name=text[:300], budget=30, guard=None)
+run = held.start(text, session=False)
+run.steer(text[:4000])
+run
+"""
+
+
+def test_hostile_texts_run_nothing_live_and_frozen_in_a_trusted_notebook(page_of):
+    notebook = page_of(HOSTILE, STOP, "evil.start(text, session=False)", "time.sleep(1)")
+    notebook.run_and_wait(1)
+    panel = notebook.panel()
+    panel.get_by_text("running nap").wait_for()
+    elements = "root => [...root.querySelectorAll('img, script, a, iframe, mjx-container')].length"
+    assert panel.evaluate(elements) == 0
+    panel.locator("summary").first.click()
+    assert panel.evaluate("() => window.pwned") is None
+    notebook.run_and_wait(2)
+    notebook.run_and_wait(3)
+    notebook.run_and_wait(4)
+    notebook.record().wait_for()
+    notebook.page.wait_for_timeout(300)
+    for record in notebook.page.locator(".hermes-nb-record").all():
+        assert record.evaluate(elements) == 0
+        record.locator("summary").first.click()
+    assert notebook.page.evaluate("() => window.pwned") is None
+    assert not notebook.errors
+
+
+MANY = """
+@hn.tool
+def quick() -> str:
+    "Nothing."
+    return "x"
+
+import math
+many = hn.Agent(script(*[call("quick")] * 3300, call("nap", seconds=60)), tools=[quick, nap], budget=4000, guard=None,
+                guardrails=hn.Guardrails(repeats=(math.inf, math.inf)))
+run = many.start("Go", session=False)
+run
+"""
+
+
+def test_a_transcript_of_ten_thousand_rows_stays_smooth(page_of):
+    notebook = page_of(MANY, STOP)
+    notebook.run_and_wait(1)
+    panel = notebook.panel()
+    panel.locator(".hnb-phase").get_by_text("running nap").wait_for(timeout=90_000)
+    notebook.page.wait_for_function(
+        "() => document.querySelector('.hnb .hnb-rows').scrollHeight > 150_000", timeout=60_000
+    )
+    assert panel.evaluate("root => root.querySelectorAll('.hnb-row').length") < 1_500
+    assert panel.evaluate("root => root.querySelectorAll('.hnb-piece').length") < 3_000
+    slowest = panel.locator(".hnb-log").evaluate("""async log => {
+      let slowest = 0, last = performance.now();
+      for (let step = 0; step < 60; step++) {
+        log.scrollTop = (log.scrollHeight * ((step * 7) % 60)) / 60;
+        await new Promise(requestAnimationFrame);
+        slowest = Math.max(slowest, performance.now() - last); last = performance.now();
+      }
+      return slowest; }""")
+    print(f"slowest frame while jumping through 10,000 rows: {slowest:.0f} ms")
+    assert slowest < 1_000
+    notebook.run_and_wait(2)
+    notebook.record().wait_for()
+    assert "rows left out here; run.trace has them all." in notebook.record().text_content()
+
+
+def test_scroll_position_and_unfolded_rows_stay_while_rows_come(page_of):
+    look = "calls(call('echo', text='a\\nb\\nc\\nd\\n' * 3), call('nap', seconds=0.25))"
+    notebook = page_of(f"run = start(*[{look}] * 30, budget=40)\nrun", STOP)
+    notebook.run_and_wait(1)
+    panel, log = notebook.panel(), notebook.panel().locator(".hnb-log")
+    panel.get_by_text("Iteration 8", exact=True).wait_for()
+    log.evaluate("log => { log.scrollTop = 60; }")
+    panel.locator("summary").nth(1).click()
+    before = log.evaluate("log => log.scrollTop")
+    panel.locator(".hnb-latest").wait_for()
+    notebook.page.wait_for_timeout(1500)
+    assert log.evaluate("log => log.scrollTop") == before
+    assert panel.locator("details[open]").count() == 1
+    panel.get_by_role("button", name="Jump to latest").click()
+    assert log.evaluate("log => log.scrollHeight - log.scrollTop - log.clientHeight") < 30
+    notebook.run_and_wait(2)
+
+
+def test_a_bar_leads_to_its_row_and_a_row_lights_its_bar(page_of):
+    look = "*[call('echo', text='more')] * 12"
+    notebook = page_of(f"run = start({look}, call('nap', seconds=60), budget=20)\nrun", STOP)
+    notebook.run_and_wait(1)
+    panel = notebook.panel()
+    panel.get_by_text("running nap").wait_for()
+    panel.locator(".hnb-piece.hnb-tools").last.click()
+    panel.locator(".hnb-flash").get_by_text("nap").wait_for()
+    panel.locator(".hnb-row-tool").last.hover()
+    panel.locator(".hnb-piece.hnb-lit").wait_for()
+    notebook.run_and_wait(2)
+
+
+def size(locator):
+    box = locator.bounding_box()
+    return box["width"], box["height"]
+
+
+def test_a_saved_notebook_shows_the_record_trusted_untrusted_and_exported(page_of, server, chrome):
+    turn = "run = start(call('nap', seconds=0.3), say('The answer is `42 < 43`.'))\nrun"
+    notebook = page_of(turn, "_ = run.result()")
+    notebook.run_and_wait(1)
+    notebook.run_and_wait(2)
+    notebook.record().wait_for()
+    shown = size(notebook.record())
+    notebook.save()
+    path = server.root / notebook.name
+    saved = nbformat.read(path, 4)
+    assert "widgets" not in saved.metadata
+    assert set(saved.cells[1].outputs[0].data) == {"text/html", "text/plain"}
+    assert path.stat().st_size < 30_000
+
+    notebook.visit(server.url(notebook.name))
+    assert size(notebook.record()) == pytest.approx(shown, abs=2)
+
+    saved.metadata["changed"] = "elsewhere"
+    saved.cells[0].source += "\n"
+    nbformat.write(saved, server.root / "untrusted.ipynb")
+    other = Notebook.open(chrome, server.url("untrusted.ipynb"))
+    record = other.record()
+    assert size(record) == pytest.approx(shown, abs=2)
+    assert "The answer is 42 < 43." in record.inner_text()
+    assert record.locator("table").first.evaluate("node => getComputedStyle(node).width") != "0px"
+    widths = record.locator('div[style*="position"]').evaluate_all("nodes => nodes.map(n => n.clientWidth)")
+    assert max(widths) > 20
+    other.close()
+
+    command = [sys.executable, "-m", "nbconvert", "--to", "html", path, "--output", "exported"]
+    subprocess.run(command, check=True, capture_output=True)
+    page = chrome.new_page()
+    page.goto((server.root / "exported.html").as_uri())
+    exported = page.locator(".hermes-nb-record")
+    exported.wait_for()
+    assert "The answer is 42 < 43." in exported.inner_text()
+    page.close()
