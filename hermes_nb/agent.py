@@ -208,12 +208,26 @@ class Agent:
         tracer_provider: Any = None,
         paused: bool = False,
     ) -> Run:
-        spill = None
-        if session is not None:
-            request = session.open_turn(request)
-            spill = home() / "results" / request.conversation_id
-        toolbox = self.toolbox.fitted(self.models[0].context_window, spill)
-        request = replace(request, toolbox=toolbox)
+        if session is None:
+            return self._started(request, None, sinks, tracer_provider, paused=paused)
+        request = session.open_turn(request)
+        try:
+            return self._started(request, session, sinks, tracer_provider, paused=paused)
+        except BaseException:
+            session.close_turn(request.turn_id)
+            raise
+
+    def _started(
+        self,
+        request: TurnRequest,
+        session: Session | None,
+        sinks: Iterable[Sink],
+        tracer_provider: Any,
+        *,
+        paused: bool,
+    ) -> Run:
+        spill = None if session is None else home() / "results" / request.conversation_id
+        request = replace(request, toolbox=self.toolbox.fitted(self.models[0].context_window, spill))
         request = request if self.faults is None else self.faults.inject(request)
         budget = self.budget if isinstance(self.budget, IterationBudget) else IterationBudget(self.budget)
         run = Run(self, request, budget, session=session, sinks=sinks, tracer_provider=tracer_provider, paused=paused)

@@ -68,20 +68,30 @@ class Memory:
     def __init__(self) -> None:
         self._events: list[Event] = []
         self._sinks: list[Sink] = []
-        self._deltas = False
+        self._first_delta: int | None = None
         self._lock = threading.Lock()
 
     def __call__(self, event: Event) -> None:
         """Keep an event, and pass it on."""
         with self._lock:
-            if isinstance(event.what, events.Chat) and event.phase == "ended" and self._deltas:
-                self._events = [kept for kept in self._events if not isinstance(kept.what, events.Delta)]
-                self._deltas = False
-            self._deltas = self._deltas or isinstance(event.what, events.Delta)
+            if isinstance(event.what, events.Delta) and self._first_delta is None:
+                self._first_delta = len(self._events)
+            if isinstance(event.what, events.Chat) and event.phase == "ended":
+                self._forget_deltas()
             self._events.append(event)
             sinks = tuple(self._sinks)
         for sink in sinks:
-            sink(event)
+            try:
+                sink(event)
+            except Exception:
+                logger.warning("a watcher of turn %s failed and is told nothing more", event.turn_id, exc_info=True)
+                self.unsubscribe(sink)
+
+    def _forget_deltas(self) -> None:
+        """The reply is complete, so its pieces need not be kept."""
+        if (first := self._first_delta) is not None:
+            self._events[first:] = [kept for kept in self._events[first:] if not isinstance(kept.what, events.Delta)]
+            self._first_delta = None
 
     @property
     def events(self) -> list[Event]:

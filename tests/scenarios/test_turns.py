@@ -849,3 +849,19 @@ def test_a_sink_that_raises_is_dropped_and_the_turn_goes_on(caplog):
     assert [what.part for what in degraded] == ["sink"]
     assert "no space left" in degraded[0].detail
     assert caplog.text.count("is not told any more") == 1
+
+
+def test_a_watcher_that_raises_costs_no_other_watcher_and_no_event(caplog):
+    run = agent(call("population", city="Lyon"), say("ok", seconds=0.1)).start("q", session=False, paused=True)
+    told = []
+
+    def broken(event):
+        raise OSError("the front end is gone")
+
+    run.subscribe(broken)
+    before = run.subscribe(told.append)
+    run.resume()
+    assert run.result().completed
+
+    assert [event.seq for event in (*before, *told)] == list(range(1, len(before) + len(told) + 1))
+    assert caplog.text.count("is told nothing more") == 1
