@@ -109,7 +109,7 @@ class Shot:
 
 
 SHOTS = {
-    "running": Shot("agent(*LOOK, READ, ASIDE)", 7.0, steer="Check the retry path too, please."),
+    "light": Shot("agent(*LOOK, READ, ASIDE)", 7.0, steer="Check the retry path too, please."),
     "waiting": Shot("agent(*LOOK, LIMITED, DONE)", 6.5),
     "fallback": Shot("agent(*LOOK, UNPAID, backup=[READ, ASIDE])", 8.0),
     "interrupted": Shot("agent(*LOOK, READ, ASIDE)", 8.0, press="Interrupt"),

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from hermes_nb.run import Run
+    from hermes_nb.widgets.sweep import Studied
 
-__all__ = ["show"]
+__all__ = ["show", "show_study"]
 
 
 def show(run: Run) -> None:
@@ -19,3 +20,10 @@ def show(run: Run) -> None:
     from hermes_nb.widgets import display  # noqa: PLC0415  brings IPython in
 
     display.show(run)
+
+
+def show_study(study: Studied) -> None:
+    """Show a sweep in the cell that is being run; see `hermes_nb.widgets.display.show_study`."""
+    from hermes_nb.widgets import display  # noqa: PLC0415  brings IPython in
+
+    display.show_study(study)

@@ -19,6 +19,8 @@ from hermes_nb.widgets.text import plain
 
 if TYPE_CHECKING:
     from hermes_nb.run import Run
+    from hermes_nb.widgets.painter import Painted
+    from hermes_nb.widgets.sweep import Studied
 
 _HEIGHTS = range(160, 4_000)
 """Heights in pixels that are believed; a hidden cell has none."""
@@ -40,9 +42,8 @@ def show(run: Run) -> None:
         from hermes_nb.widgets.panel import Panel  # noqa: PLC0415  where it is not installed, text is shown
 
         live = Panel(run, before(run), output.freeze)
-        output.publish(_bundle(live.snapshot) | live.view(), update=False)
-    painter.add(live)
-    shell.events.register("post_run_cell", _at_the_end_of_a_cell)
+        output.publish(_bundle(live.snapshot) | view(live), update=False)
+    _keep_up(shell, live)
 
 
 def before(run: Run) -> Snapshot:
@@ -58,6 +59,33 @@ def snapshot_of(run: Run) -> Snapshot:
     past = run.subscribe(_ignore)
     run.unsubscribe(_ignore)
     return before(run).after_all(past).with_budget(run.budget.view())
+
+
+def show_study(study: Studied) -> None:
+    """Show a sweep in the cell that is being run: live as long as it goes on, then as a record of it."""
+    from hermes_nb.widgets import sweep  # noqa: PLC0415  brings the widgets in
+
+    def bundle(tally: sweep.Tally) -> dict[str, Any]:
+        return {"text/plain": sweep.plain(tally), "text/html": sweep.html(tally)}
+
+    shell, output, tally = get_ipython(), Output(), sweep.Tally.of(study.progress)
+    if getattr(shell, "kernel", None) is None or study.done:
+        output.publish(bundle(tally), update=False)
+        return
+    panel = sweep.SweepPanel(study, lambda last: output.publish(bundle(last), update=True))
+    output.publish(bundle(tally) | view(panel), update=False)
+    _keep_up(shell, panel)
+
+
+def _keep_up(shell: Any, live: Painted) -> None:
+    painter.add(live)
+    shell.events.register("post_run_cell", _at_the_end_of_a_cell)
+
+
+def view(widget: Any) -> dict[str, Any]:
+    """The representation that a front end with widgets shows."""
+    model = {"version_major": 2, "version_minor": 0, "model_id": widget.model_id}
+    return {"application/vnd.jupyter.widget-view+json": model}
 
 
 class Output:

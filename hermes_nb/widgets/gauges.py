@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
 
 from hermes_nb.widgets import words
 
@@ -34,6 +34,10 @@ class Gauge:
     notes: tuple[str, ...] = ()
     cells: int = 0
     filled: tuple[int, int, bool] = (0, 0, False)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The gauge as the browser is told of it."""
+        return asdict(self) | {"notes": list(self.notes), "filled": list(self.filled)}
 
 
 CELLS = 32

@@ -11,14 +11,13 @@ import time
 from collections import deque
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import anywidget
 import traitlets
 
-from hermes_nb.widgets import wire
+from hermes_nb.widgets import assets, wire
 from hermes_nb.widgets.commands import parse
 from hermes_nb.widgets.painter import painter
 
@@ -29,8 +28,6 @@ if TYPE_CHECKING:
     from hermes_nb.vocabulary.events import Event
     from hermes_nb.widgets.commands import Command
     from hermes_nb.widgets.monitor import Snapshot
-
-STATIC = Path(__file__).parent / "static"
 
 
 class Panel(anywidget.AnyWidget):
@@ -43,8 +40,8 @@ class Panel(anywidget.AnyWidget):
             pixels (0 where no browser has told it).
     """
 
-    _esm = (STATIC / "panel.js").read_text(encoding="utf-8")
-    _css = (STATIC / "panel.css").read_text(encoding="utf-8")
+    _esm = assets.script("panel.js")
+    _css = assets.style()
     head = traitlets.Dict().tag(sync=True)
     draft = traitlets.Dict().tag(sync=True)
     rows = traitlets.Dict().tag(sync=True)
@@ -65,17 +62,12 @@ class Panel(anywidget.AnyWidget):
         self._snapshot = snapshot.after_all(run.subscribe(self._sink))
         super().__init__(**self._fresh())
         self.on_msg(self._on_message)
-        _let_clicks_pass(self.comm)
+        let_clicks_pass(self.comm)
 
     @property
     def snapshot(self) -> Snapshot:
         """What was painted last."""
         return self._snapshot
-
-    def view(self) -> dict[str, Any]:
-        """The representation that a front end with widgets shows."""
-        model = {"version_major": 2, "version_minor": 0, "model_id": self.model_id}
-        return {"application/vnd.jupyter.widget-view+json": model}
 
     # ------------------------------------------------------------------------------------- to the browser
 
@@ -194,7 +186,7 @@ _DEEDS: dict[str, Callable[[Run, Command], object]] = {
 }
 
 
-def _let_clicks_pass(comm: Any) -> None:
+def let_clicks_pass(comm: Any) -> None:
     """Let clicks be handled while a cell runs.
 
     ipykernel 7.4 sends a widget's messages to the shell that last published on its comm: the main one, which is busy

@@ -14,7 +14,6 @@ from hermes_nb.widgets.gauges import gauges
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hermes_nb.widgets.gauges import Gauge
     from hermes_nb.widgets.log import Log
     from hermes_nb.widgets.monitor import Snapshot
     from hermes_nb.widgets.parts import Bar, Draft, Row
@@ -50,7 +49,7 @@ def head(snapshot: Snapshot, *, pausing: bool = False) -> dict[str, Any]:
         "fallback": snapshot.model.fallback > 0,
         "status": {"word": status.word, "tone": status.tone},
         "phase": {"text": phase.text, "until": phase.until // MILLI},
-        "gauges": [_gauge(gauge) for gauge in gauges(snapshot, snapshot.turn.started)],
+        "gauges": [gauge.as_dict() for gauge in gauges(snapshot, snapshot.turn.started)],
         "clock": {"start": snapshot.turn.started // MILLI, "end": snapshot.turn.ended // MILLI,
                   "limit": snapshot.limits.seconds},
         "steers": [{"id": note.id, "text": note.text} for note in snapshot.steers if note.status == "queued"],
@@ -60,19 +59,6 @@ def head(snapshot: Snapshot, *, pausing: bool = False) -> dict[str, Any]:
         "bars": len(snapshot.bars),
         "done": snapshot.ended,
     }  # fmt: skip
-
-
-def _gauge(gauge: Gauge) -> dict[str, Any]:
-    return {
-        "id": gauge.id,
-        "label": gauge.label,
-        "value": gauge.value,
-        "of": gauge.of,
-        "fraction": gauge.fraction,
-        "notes": list(gauge.notes),
-        "cells": gauge.cells,
-        "filled": list(gauge.filled),
-    }
 
 
 def cannot(snapshot: Snapshot, *, pausing: bool) -> dict[str, str]:

@@ -82,10 +82,19 @@ _ENDS = {
 }
 
 
+def tone_of(exit_reason: str) -> Tone:
+    """How an end is meant."""
+    return _end(exit_reason).tone
+
+
+def _end(exit_reason: str) -> Status:
+    return _ENDS.get(exit_reason, Status("Failed", "failed"))
+
+
 def status(snapshot: Snapshot) -> Status:
     """How it stands with the turn."""
     if snapshot.ended:
-        return _ENDS.get(snapshot.turn.exit_reason, Status("Failed", "failed"))
+        return _end(snapshot.turn.exit_reason)
     if snapshot.stop.source:
         return Status("Stopping", "waiting")
     if snapshot.paused:
