@@ -77,7 +77,8 @@ def test_a_turn_that_nobody_waits_for_is_shown_as_it_stood(executed):
 
 
 def test_in_a_terminal_a_run_is_a_few_lines_of_text(tmp_path):
-    code = SETUP + "\nrun = agent.start('Go', session=False)\nget_ipython().display_formatter.format(run)\n"
+    slow = SETUP.replace("seconds=0.5", "seconds=4")
+    code = slow + "\nrun = agent.start('Go', session=False)\nget_ipython().display_formatter.format(run)\n"
     command = [sys.executable, "-m", "IPython", "--no-banner", "--colors=NoColor", "-c",
                code + "print('----')\nrun.result()\nget_ipython().display_formatter.format(run)"]  # fmt: skip
     done = subprocess.run(
