@@ -193,7 +193,8 @@ def test_without_widgets_a_text_stands_there_and_nothing_else_changes():
     with Kernel() as kernel:
         kernel.run("import sys; sys.modules['anywidget'] = sys.modules['ipywidgets'] = None")
         kernel.run(SETUP)
-        assert "Running" in kernel.run("run = start(call('nap', seconds=0.5), say('done'))\nrun")
+        told = kernel.run("run = start(call('nap', seconds=0.5), say('done'))\nrun")
+        assert told.startswith("agent (script:script): ")
         assert kernel.run("print(run.result().exit_reason)") == "completed"
         kernel.drain()
         last = [m["content"]["data"] for m in kernel.messages if m["msg_type"] == "update_display_data"][-1]
