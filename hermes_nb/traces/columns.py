@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pydantic_core import PydanticSerializationError, to_json
 
 from hermes_nb.traces.catalogue import FRAMES
 from hermes_nb.traces.jsons import clean, dumps
@@ -15,6 +17,7 @@ from hermes_nb.traces.values import as_int
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from collections.abc import Set as AbstractSet
 
     import pandas as pd
 
@@ -41,6 +44,21 @@ def array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
         if kind == TEXT:
             return pa.array([None if value is None else clean(str(value)) for value in values], kind)
         return pa.array([None if value is None else as_int(value) for value in values], pa.int64()).cast(kind)
+
+
+def json_column(values: Sequence[Mapping[str, Any] | None], without: AbstractSet[str] = frozenset()) -> pa.Array:
+    """JSON text of mappings, some of their keys left out; missing where nothing is left."""
+    write = partial(
+        to_json, inf_nan_mode="strings", bytes_mode="base64", fallback=str, exclude=set(without) if without else None
+    )
+    try:
+        texts = [write(each) if each else None for each in values]
+    except (PydanticSerializationError, ValueError):
+        texts = [
+            dumps({key: each[key] for key in each if key not in without}).encode() if each else None for each in values
+        ]
+    written = pa.array(texts, pa.large_binary()).cast(TEXT)
+    return pc.if_else(pc.equal(written, "{}"), pa.scalar(None, TEXT), written) if without else written
 
 
 def hex_column(numbers: Sequence[int | None]) -> pa.Array:

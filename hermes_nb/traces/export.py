@@ -212,8 +212,11 @@ def _pictures(frames: Frames) -> str:
 
 
 def _image(figure: Any) -> str:
+    import matplotlib.pyplot as plt  # noqa: PLC0415  there is a figure, so it is loaded already
+
     stream = io.BytesIO()
     figure.savefig(stream, format="svg", transparent=True, bbox_inches="tight", metadata={"Date": None})
+    plt.close(figure)  # else a notebook shows it below the cell, and pyplot keeps it
     return "data:image/svg+xml;base64," + base64.b64encode(stream.getvalue()).decode()
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from operator import attrgetter, itemgetter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from hermes_nb.telemetry.content import content_attributes, point_content
 from hermes_nb.traces.jsons import dumps
@@ -24,15 +24,18 @@ if TYPE_CHECKING:
 
     Columns = dict[str, Sequence[Any]]
 
+T = TypeVar("T")
+R = TypeVar("R")
 
-def add(builder: Builder, spans: Iterable[ReadableSpan], block: int = 10_000) -> None:
+
+def add(builder: Builder, spans: Iterable[ReadableSpan], block: int = 2_000) -> None:
     """Add any SDK spans, with their events and links; `block` spans at a time."""
     from hermes_nb.traces.columns import hex_column  # noqa: PLC0415  loads pyarrow
 
     ordered = _by_start(spans)
     for place in range(0, len(ordered), block):
         fields = _fields(ordered[place : place + block])
-        builder.add_columns(SpanRow, _columns(fields, list(map(_copy, fields.attributes)), hex_column))
+        builder.add_columns(SpanRow, _columns(fields, _settled(fields), hex_column))
         builder.add(_beside(fields))
 
 
@@ -40,6 +43,8 @@ def add_kept(builder: Builder, kept: Sequence[Kept]) -> None:
     """Add the spans of a turn, with all that was said."""
     from hermes_nb.traces.columns import hex_column  # noqa: PLC0415  loads pyarrow
 
+    if not kept:
+        return
     fields = _fields([item.span for item in kept])
     said = (content_attributes(item, "new", openinference=False) for item in kept)
     attributes = [_copy(own) | more for own, more in zip(fields.attributes, said, strict=True)]
@@ -57,6 +62,8 @@ def add_kept(builder: Builder, kept: Sequence[Kept]) -> None:
 
 def rows(spans: Sequence[ReadableSpan]) -> list[SpanRow]:
     """The spans as rows, without what was said."""
+    if not spans:
+        return []
     fields = _fields(spans)
     return list(map(SpanRow, *_columns(fields, list(map(_copy, fields.attributes)), _hex).values()))
 
@@ -95,14 +102,15 @@ def _by_start(spans: Iterable[ReadableSpan]) -> list[ReadableSpan]:
 
 
 def _columns(fields: _Fields, attributes: list[dict[str, Any]], written: Callable[[Sequence[Any]], Any]) -> Columns:
-    """The fields of `SpanRow`, in their order.
+    """The fields of `SpanRow`, in their order; there is at least one span.
 
     Args:
         fields: What was read.
         attributes: Of each span, instead of those among the fields.
         written: Writes the ids of spans in hexadecimal.
     """
-    resources = _resources(fields.resource)
+    codes, messages = zip(*_read_once(fields.status, _status), strict=True)
+    runs, services, told = zip(*_read_once(fields.resource, _resource), strict=True)
     traces = [context[0] for context in fields.context]
     known = {number: f"{number:032x}" for number in set(traces)}
     return {
@@ -113,17 +121,17 @@ def _columns(fields: _Fields, attributes: list[dict[str, Any]], written: Callabl
         "kind": [kind._name_ for kind in fields.kind],
         "start_time": fields.start_time,
         "end_time": fields.end_time,
-        "status": [status.status_code._name_ for status in fields.status],
-        "status_message": [status.description for status in fields.status],
+        "status": codes,
+        "status_message": messages,
         "attributes": attributes,
-        "run_id": [resource[0] for resource in resources],
-        "service_name": [resource[1] for resource in resources],
-        "scope_name": [None if scope is None else scope.name for scope in fields.instrumentation_scope],
+        "run_id": runs,
+        "service_name": services,
+        "scope_name": _read_once(fields.instrumentation_scope, _name),
         "n_events": list(map(len, fields.events)),
         "n_links": list(map(len, fields.links)),
-        "dropped_attributes": [getattr(each, "dropped", 0) for each in fields.attributes],
-        "dropped_events": [getattr(each, "dropped", 0) for each in fields.events],
-        "resource_json": [resource[2] for resource in resources],
+        "dropped_attributes": _dropped(fields.attributes),
+        "dropped_events": _dropped(fields.events),
+        "resource_json": told,
     }
 
 
@@ -131,29 +139,59 @@ def _hex(numbers: Sequence[int | None]) -> list[str | None]:
     return [None if number is None else f"{number:016x}" for number in numbers]
 
 
-def _resources(resources: Sequence[Resource]) -> list[tuple[str | None, str | None, str]]:
-    """Run, service and JSON of each span's resource."""
-    told = dict(zip(map(id, resources), resources, strict=True))
-    read = {key: _resource(resource) for key, resource in told.items()}
-    return [read[id(resource)] for resource in resources]
+def _read_once(objects: Sequence[T], read: Callable[[T], R]) -> list[R]:
+    """What `read` makes of each; one that many spans share is read once."""
+    if objects.count(objects[0]) == len(objects):
+        return [read(objects[0])] * len(objects)
+    keys = list(map(id, objects))
+    found = {key: read(each) for key, each in dict(zip(keys, objects, strict=True)).items()}
+    return [found[key] for key in keys]
+
+
+def _dropped(collections: Sequence[object]) -> list[int]:
+    try:
+        return list(map(attrgetter("dropped"), collections))
+    except AttributeError:  # plain mappings and sequences, which drop nothing
+        return [getattr(each, "dropped", 0) for each in collections]
+
+
+def _name(named: Any) -> str | None:
+    return None if named is None else str(named.name)
+
+
+def _status(status: Status) -> tuple[str, str | None]:
+    return status.status_code.name, status.description
 
 
 def _resource(resource: Resource) -> tuple[str | None, str | None, str]:
+    """Run, service, and everything as JSON."""
     said = resource.attributes
     return as_word(said.get(RUN_ID)), as_word(said.get(SERVICE)), dumps(dict(said))
 
 
 def _beside(fields: _Fields) -> Iterator[EventRow | LinkRow]:
     """The events and links."""
-    for context, events, links in zip(fields.context, fields.events, fields.links, strict=True):
-        if not events and not links:
-            continue
+    several = zip(map(len, fields.events), map(len, fields.links), strict=True)
+    for place in [place for place, numbers in enumerate(several) if numbers != (0, 0)]:
+        context, events, links = fields.context[place], fields.events[place], fields.links[place]
         ids = f"{context.trace_id:032x}", f"{context.span_id:016x}"
         for seq, event in enumerate(tuple(events)):
             yield EventRow(*ids, "span", seq, event.timestamp, event.name, _copy(event.attributes))
         for link in tuple(links):
             linked = f"{link.context.trace_id:032x}", f"{link.context.span_id:016x}"
             yield LinkRow(*ids, *linked, _copy(link.attributes))
+
+
+def _settled(fields: _Fields) -> list[dict[str, Any]]:
+    """The attributes of each span: those of an ended span as the SDK keeps them, of an open one a copy."""
+    try:
+        inner: list[dict[str, Any]] = list(map(attrgetter("_dict"), fields.attributes))
+    except AttributeError:  # another SDK's spans
+        return list(map(_copy, fields.attributes))
+    if None in fields.end_time:
+        ended = zip(inner, fields.end_time, strict=True)
+        return [each.copy() if end is None else each for each, end in ended]
+    return inner
 
 
 def _copy(attributes: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import pyarrow as pa
 
 from hermes_nb.traces import names
-from hermes_nb.traces.columns import DISTINCT, TEXT, TIME, array
-from hermes_nb.traces.jsons import dumps, loads_mapping
+from hermes_nb.traces.columns import DISTINCT, TEXT, TIME, array, json_column
+from hermes_nb.traces.jsons import loads_mapping
 from hermes_nb.traces.rows import EventRow, LinkRow, MessageRow, MetricRow, SpanRow
 from hermes_nb.traces.values import as_int, as_text, pick
 
@@ -154,15 +154,17 @@ class Builder:
 def _describe_spans(columns: dict[str, Any], builder: Builder) -> None:
     """Replace the attributes by JSON, and add the columns that tell what each span says of itself."""
     attributes = columns.pop("attributes")
-    words = _apart(attributes)
-    columns["attributes_json"] = list(map(_json, attributes))
-    if builder.content:
-        columns["content_json"] = list(map(_json, words))
-    else:
-        columns["content_json"] = [None] * len(words)
-        builder.left_out += sum(map(bool, words))
-    columns["own_type"] = list(map(names.span_type, attributes))
     present = set().union(*attributes)
+    spoken = set(filter(names.is_content, present))
+    columns["attributes_json"] = json_column(attributes, without=spoken)
+    said = [not spoken.isdisjoint(each) for each in attributes] if spoken else []
+    if builder.content and spoken:
+        words = [each if has else None for each, has in zip(attributes, said, strict=True)]
+        columns["content_json"] = json_column(words, without=present - spoken)
+    else:
+        columns["content_json"] = [None] * len(attributes)
+        builder.left_out += sum(said)
+    columns["own_type"] = list(map(names.span_type, attributes))
     columns["own_turn_id"] = pick(attributes, (names.TURN_ID,), as_text, present)
     columns["own_conversation_id"] = pick(attributes, names.CONVERSATIONS, as_text, present)
     columns["own_agent_name"] = pick(attributes, names.AGENTS, as_text, present)
@@ -170,27 +172,14 @@ def _describe_spans(columns: dict[str, Any], builder: Builder) -> None:
     columns["own_error_type"] = pick(attributes, names.ERRORS, as_text, present)
 
 
-def _apart(attributes: Sequence[dict[str, Any]]) -> list[dict[str, Any] | None]:
-    """Take what was said out of attributes."""
-    spoken = set(filter(names.is_content, set().union(*attributes)))
-    words: list[dict[str, Any] | None] = []
-    for each in attributes:
-        found = [key for key in each if key in spoken]
-        words.append({key: each.pop(key) for key in found} if found else None)
-    return words
-
-
 def _describe(columns: dict[str, Any], builder: Builder) -> None:
     """Replace the attributes of events, links and data points by JSON."""
     attributes = columns.pop("attributes")
+    spoken: set[str] = set()
     if not builder.content and "body" in columns:
+        spoken = set(filter(names.is_content, set().union(*attributes)))
         told = [bool(name) and name.startswith(names.MESSAGE_EVENTS) for name in columns["name"]]
         builder.left_out += sum(told)
         columns["body"] = [None if each else body for each, body in zip(told, columns["body"], strict=True)]
-        _apart(attributes)
         attributes = [{} if each else said for each, said in zip(told, attributes, strict=True)]
-    columns["attributes_json"] = list(map(_json, attributes))
-
-
-def _json(attributes: Mapping[str, Any] | None) -> str | None:
-    return dumps(attributes) if attributes else None
+    columns["attributes_json"] = json_column(attributes, without=spoken)

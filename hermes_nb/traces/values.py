@@ -29,15 +29,13 @@ def pick(
         read: Understands a value; gives None for what makes no sense.
         present: All keys that occur, if that is known; others are not looked for.
     """
-    found: list[Any] = [None] * len(attributes)
-    missing: Sequence[int] = range(len(attributes))
-    for key in keys if present is None else (key for key in keys if key in present):
-        if len(missing) == len(attributes):
-            found = [each.get(key) for each in attributes]
-        else:
-            for i in missing:
-                found[i] = attributes[i].get(key)
-        missing = [i for i in missing if found[i] is None]
+    known = [key for key in keys if present is None or key in present] or keys[:1]
+    found: list[Any] = [each.get(known[0]) for each in attributes]
+    for key in known[1:]:
+        for i in [i for i, value in enumerate(found) if value is None]:
+            found[i] = attributes[i].get(key)
+    if set(map(type, found)) <= _AS_THEY_ARE.get(read, frozenset()):
+        return found
     return [None if value is None else read(value) for value in found]
 
 
@@ -102,3 +100,10 @@ def iso_nanoseconds(value: Any) -> int | None:
 
 _ISO = re.compile(r"(\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d)(?:[.,](\d+))?(Z|[+-]\d\d:?\d\d)?", re.ASCII)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+_AS_THEY_ARE: dict[Callable[[Any], Any], frozenset[type]] = {
+    as_text: frozenset({str, type(None)}),
+    as_int: frozenset({int, type(None)}),
+}
+"""Types of values that need no reading; what is out of bounds is found when a column is made of them."""
