@@ -95,16 +95,13 @@ class AgentTool:
             turn_id=str(uuid.uuid4()),
             conversation_id=parent.request.conversation_id,
             parent_turn_id=parent.request.turn_id,
+            parent=parent,
         )
         return request if agent.faults is None else agent.faults.inject(request)
 
 
 def _book(parent: TurnState, result: TurnResult) -> None:
-    """Add the sub-agent's tokens, money and iterations to its parent's accounts."""
-    for model, usage in result.usage_by_model.items():
-        parent.add_usage(usage, *model.split(":", 1))
-    if result.cost_usd is not None:
-        parent.cost_usd = (parent.cost_usd or 0.0) + result.cost_usd
+    """Tell what the sub-agent took from its parent's budget; tokens and money were added as they came."""
     if result.budget.used:
         view = parent.budget.mark()
         parent.tell_budget("consume", view, delta=-result.budget.used, reason=result.turn_id, actor="subagent")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -16,6 +17,21 @@ if TYPE_CHECKING:
 
 Price: TypeAlias = "Callable[[str, str, Usage], float | None]"
 """`price(provider, model, usage)` in US dollars; None where it is not known."""
+
+
+def priced(price: Price, provider: str, model: str, usage: Usage) -> float | None:
+    """What a price function says, if it can be money.
+
+    Raises:
+        ValueError: It is no number, not finite, or negative.
+    """
+    cost = price(provider, model, usage)
+    if cost is None:
+        return None
+    if not isinstance(cost, int | float) or not math.isfinite(cost) or cost < 0:
+        msg = f"the price of {provider}:{model} is {cost!r}; a price is a number of dollars, 0 or more, or None"
+        raise ValueError(msg)
+    return float(cost)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -74,6 +74,7 @@ async def ask_aside(state: TurnState, question: Question) -> Reply:
 def fall_back(state: TurnState, failure: Failure, failed_chat: int = 0) -> bool:
     """Switch to the next provider of the chain; False when there is none. Entries that cannot help are skipped."""
     left = state.chain.provider
+    state.given_up.add(left.identity)
     if failure.reason in LIMITS and state.chain.left:
         _cool_down(state, left.identity, failure)
     while len(state.request.chain) > 1:
@@ -86,7 +87,7 @@ def fall_back(state: TurnState, failure: Failure, failed_chat: int = 0) -> bool:
                 return False
             fallback.to_provider, fallback.to_model = provider.name, provider.model
             fallback.chain_left = state.chain.left
-            fallback.outcome = "skipped" if provider.identity == left.identity else "activated"
+            fallback.outcome = "skipped" if provider.identity in state.given_up else "activated"
         if fallback.outcome == "activated":
             state.counts.fallbacks += 1
             state.switch_identity()

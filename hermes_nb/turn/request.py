@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from hermes_nb.providers.base import Provider
     from hermes_nb.tools.checkpoints import Checkpoints
     from hermes_nb.tools.toolbox import Toolbox
+    from hermes_nb.turn.state import TurnState
     from hermes_nb.vocabulary.messages import Content, Message
 
 
@@ -70,6 +71,7 @@ class TurnRequest:
         system: The system prompt that the conversation has used so far; built anew where there is none.
         sizes: What the conversation has taught about the size of requests.
         checkpoints: Saves files before tools change them.
+        parent: The running turn whose sub-agent this is; tokens and money count there too.
         metadata: The user's own labels; they go to the trace.
         handover: Who goes on after some iteration; None for nobody else.
     """
@@ -89,6 +91,7 @@ class TurnRequest:
     replay_of: str = ""
     system: str = ""
     checkpoints: Checkpoints | None = None
+    parent: TurnState | None = field(default=None, repr=False)
     sizes: CompressionState = field(default_factory=CompressionState)
     metadata: Mapping[str, Any] = field(default_factory=dict)
     handover: Handover | None = None

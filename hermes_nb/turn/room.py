@@ -20,8 +20,11 @@ if TYPE_CHECKING:
 async def make_room(state: TurnState, iteration: events.Iteration) -> bool:
     """Compress the history if it is time; True when that has used the iteration, which is given back.
 
-    The grace call is not given back: it goes on with the smaller history.
+    The grace call is not given back: it goes on with the smaller history. While an answer is being continued the
+    history stays as it is, since its last rows belong together.
     """
+    if state.parts:
+        return False
     policy = state.request.policies.compression
     room = measure(state)
     if not policy.due(state.sizes, state.estimate, room.threshold, now=time.monotonic()):
@@ -37,6 +40,8 @@ async def make_room_after(state: TurnState, iteration: events.Iteration, failure
         ModelUnavailable: It cannot be made smaller.
     """
     policy = state.request.policies.compression
+    if state.parts:
+        raise ModelUnavailable(failure)
     state.sizes.learn_window(failure.limit, policy.window(state.sizes, state.chain.provider.context_window))
     while policy.may_after_overflow(state.sizes):
         if await _shrink(state, iteration, "overflow"):

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from hermes_nb.policies.guardrails import GuardrailState
+from hermes_nb.policies.limits import priced
 from hermes_nb.policies.thinking import ThinkingFilter
 from hermes_nb.policies.tokens import TokenMeter
 from hermes_nb.tools.stored import READER
@@ -118,6 +119,7 @@ class TurnState:
     landing: ExitReason = ExitReason.BUDGET_EXHAUSTED
     landing_detail: str = ""
     in_grace: bool = False
+    given_up: set[str] = field(default_factory=set)
     noticed: bool = False
     shortened: bool = False
     ending: Ending | None = None
@@ -242,15 +244,30 @@ class TurnState:
     def _book(self, provider: str, model: str, usage: Usage) -> float | None:
         self.add_usage(usage, provider, model)
         price = self.request.policies.ceiling.price
-        cost = None if price is None else self.guarded("price", lambda: price(provider, model, usage))
+        cost = None if price is None else self.guarded("price", lambda: priced(price, provider, model, usage))
         if cost is not None:
-            self.cost_usd = (self.cost_usd or 0.0) + cost
+            self.add_cost(cost)
         return cost
 
     def add_usage(self, usage: Usage, provider: str, model: str) -> None:
-        """Add tokens, also those of a sub-agent."""
+        """Add tokens, here and in every turn above."""
         self.usage += usage
         self.usage_by_model[f"{provider}:{model}"] += usage
+        if self.request.parent is not None:
+            self.request.parent.add_usage(usage, provider, model)
+
+    def add_cost(self, dollars: float) -> None:
+        """Add money, here and in every turn above."""
+        self.cost_usd = (self.cost_usd or 0.0) + dollars
+        if self.request.parent is not None:
+            self.request.parent.add_cost(dollars)
+
+    @property
+    def ceiling(self) -> str:
+        """Which ceiling has been reached, this turn's or one above, in words; empty for none."""
+        parent = self.request.parent
+        own = self.request.policies.ceiling.reached(tokens=self.usage.total_tokens, cost_usd=self.cost_usd or 0.0)
+        return own or (parent.ceiling if parent is not None else "")
 
     def guarded(self, part: events.Part, function: Callable[[], T]) -> T | None:
         """Call something that may fail without breaking the turn; None when it did."""

@@ -19,6 +19,7 @@ from hermes_nb.vocabulary.messages import Message
 if TYPE_CHECKING:
     from hermes_nb.turn.inbox import Source
     from hermes_nb.turn.state import TurnState
+    from hermes_nb.vocabulary.failures import Failure
     from hermes_nb.vocabulary.messages import Content, Reply, ToolResult
 
 CONTINUE = "Your answer was cut off. Go on exactly where it stopped; repeat nothing."
@@ -54,7 +55,7 @@ async def admit(state: TurnState) -> Admission | None:
         return None
     state.hand_over()
     await state.inbox.boundary(state.recorder.tell)
-    ceiling = state.request.policies.ceiling.reached(tokens=state.usage.total_tokens, cost_usd=state.cost_usd or 0.0)
+    ceiling = state.ceiling
     if not ceiling and (view := state.budget.charge()):
         state.counts.iterations += 1
         return Admission(state.counts.iterations, view)
@@ -264,12 +265,22 @@ def failed(state: TurnState, error: ModelUnavailable) -> None:
     """End because no model answered."""
     failure = error.failure
     reason = _EXITS.get(failure.reason, ExitReason.PROVIDER_FAILED)
+    if (cut := _cut_text(failure)) and not state.parts:
+        state.add(Message("assistant", cut))
+        state.parts.append(cut)
     text = "".join(state.parts) or f"There is no answer: {failure}."
     if reason is ExitReason.EMPTY_RESPONSE:
         text = _so_far(state, text)
     state.end(reason, str(failure), text=text, failure=failure)
     if state.history and state.history[-1].role == "tool":
         _close(state)
+
+
+def _cut_text(failure: Failure) -> str:
+    """The text that had come before the last failure; what a filter withheld is not told."""
+    if failure.partial is None or failure.reason in (FailureReason.CONTENT_FILTER, FailureReason.EMPTY_REPLY):
+        return ""
+    return failure.partial.text if failure.partial.text.strip() else ""
 
 
 def broken(state: TurnState, bug: BaseException) -> None:

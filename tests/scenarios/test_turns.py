@@ -865,3 +865,59 @@ def test_a_watcher_that_raises_costs_no_other_watcher_and_no_event(caplog):
 
     assert [event.seq for event in (*before, *told)] == list(range(1, len(before) + len(told) + 1))
     assert caplog.text.count("is told nothing more") == 1
+
+
+# ---------------------------------------------------------------------------------------- where mechanisms meet
+
+
+def test_an_answer_that_is_being_continued_is_not_compressed_away_from_its_question():
+    parts = [say("part " * 60, finish_reason="length")] * 3
+    models = script(*parts, say("the end"), *[say("A summary.")] * 9, context_window=1_500)
+    result = run(hn.Agent(models, compression=hn.Compression(minimum=256)), prompt="my very own question")
+
+    assert [message.text for message in result.messages if message.role == "user"] == ["my very own question"]
+    assert result.text == "part " * 180 + "the end"
+
+
+def test_parallel_sub_agents_stay_below_the_ceiling_together():
+    wants = calls(*[call("helper", task=f"{number}") for number in range(6)])
+    endless = script(*[call("population", city="Lyon")] * 200, name="inner")
+    helper = hn.Agent(endless, tools=[population], name="helper", budget=30)
+    lead = agent(wants, say("done"), tools=[helper.as_tool(budget=30)], ceiling=hn.Ceiling(tokens=2_000), budget=200)
+    result = run(lead)
+
+    assert result.exit_reason is hn.ExitReason.CEILING_REACHED
+    assert result.usage.total_tokens < 6_000
+
+
+@pytest.mark.parametrize("nonsense", [float("nan"), float("inf"), -1.0, "x"])
+def test_a_price_that_is_no_money_is_left_out_visibly(nonsense):
+    told = []
+    ceiling = hn.Ceiling(cost_usd=1.0, price=lambda *_: nonsense)
+    result = run(agent(say("ok"), ceiling=ceiling), sinks=[told.append])
+
+    assert result.completed
+    assert result.cost_usd is None
+    assert [event.what.part for event in told if event.what.kind == "degraded"] == ["price"]
+
+
+def test_a_provider_that_has_given_up_is_not_asked_again_further_down_the_chain():
+    first, second = script(fails("auth"), say("never"), name="a"), script(fails("auth"), name="b")
+    result = run(hn.Agent([first, second, first]))
+
+    assert result.exit_reason is hn.ExitReason.PROVIDER_FAILED
+    assert result.trace.fallbacks_df().outcome.tolist() == ["activated", "skipped", "none_left"]
+
+
+def test_what_had_come_before_the_last_failure_is_kept():
+    from hermes_nb.vocabulary.failures import Failure, FailureReason, ProviderError
+    from hermes_nb.vocabulary.messages import Message
+
+    async def breaking(request, on_text):
+        partial = Message("assistant", "Half an ans")
+        raise ProviderError(Failure(FailureReason.BAD_REQUEST, "the server broke", partial=partial))
+
+    result = run(hn.Agent(hn.as_provider(breaking, name="breaking")))
+    assert result.exit_reason is hn.ExitReason.PROVIDER_FAILED
+    assert result.text == "Half an ans"
+    assert result.messages[-1].text == "Half an ans"
