@@ -55,12 +55,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=_rank)
 
 
-def _rank(item: pytest.Item) -> tuple[bool, bool, int]:
+def _rank(item: pytest.Item) -> tuple[bool, bool, bool, int]:
+    """The browser's driver keeps an event loop open in the main thread, so its tests come after all others."""
     place = item.path.relative_to(ROOT).as_posix() if item.path.is_relative_to(ROOT) else ""
     ranks = [number for number, folder in enumerate(ORDER) if place.startswith(folder)]
     local = item.get_closest_marker("local_model") is not None
     slow = item.get_closest_marker("slow") is not None
-    return local, slow, ranks[0] if ranks else len(ORDER)
+    browser = place.startswith("tests/browser")
+    return browser, local, slow, ranks[0] if ranks else len(ORDER)
 
 
 @pytest.fixture(autouse=True)
