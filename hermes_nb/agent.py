@@ -5,8 +5,9 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
+from hermes_nb.arguments import coerced, fitting, iterations, observers, sendable, tracing
 from hermes_nb.delegation import AgentTool
 from hermes_nb.logbook.guardfile import GuardFile
 from hermes_nb.logbook.places import home
@@ -18,6 +19,7 @@ from hermes_nb.policies.retry import Retry
 from hermes_nb.providers.base import Provider
 from hermes_nb.run import Run
 from hermes_nb.session import Session
+from hermes_nb.tools.checkpoints import Checkpoints
 from hermes_nb.tools.toolbox import Toolbox
 from hermes_nb.turn.context_files import read_context_file
 from hermes_nb.turn.request import Policies, TurnRequest
@@ -29,7 +31,6 @@ from hermes_nb.vocabulary.messages import Message
 if TYPE_CHECKING:
     from os import PathLike
 
-    from hermes_nb.tools.checkpoints import Checkpoints
     from hermes_nb.tools.definition import Tool
     from hermes_nb.turn.result import TurnResult
     from hermes_nb.vocabulary.messages import Content
@@ -38,6 +39,7 @@ Models: TypeAlias = "str | Provider | Sequence[str | Provider]"
 History: TypeAlias = Iterable[Message | Mapping[str, Any]]
 
 
+@runtime_checkable
 class Injecting(Protocol):
     """Changes what a turn is asked to do before it starts; see `hermes_nb.Faults`."""
 
@@ -107,8 +109,15 @@ class Agent:
         checkpoints: Checkpoints | None = None,
         faults: Injecting | None = None,
     ) -> None:
-        if not isinstance(budget, IterationBudget):
-            IterationBudget(budget)  # says at once what is wrong with it
+        fitting(
+            instructions=(instructions, str), name=(name, str),
+            retry=(retry, Retry), compression=(compression, Compression),
+            grace=(grace, Grace), refund=(refund, Refund),
+            ceiling=(ceiling, Ceiling), guard=(guard, RateGuard),
+            guardrails=(guardrails, Guardrails), budget_notice=(budget_notice, BudgetNotice),
+            checkpoints=(checkpoints, Checkpoints), faults=(faults, Injecting),
+        )  # fmt: skip
+        iterations(budget)
         policies = Policies(
             retry=retry or Retry(),
             compression=compression or Compression(enabled=False),
@@ -196,6 +205,8 @@ class Agent:
             ConfigurationError: An argument cannot work.
             RunInProgress: The session is busy with another turn.
         """
+        sinks = observers(sinks)
+        tracing(tracer_provider)
         request = self._request(prompt, history, metadata)
         return self._launch(request, Session.of(session), sinks=sinks, tracer_provider=tracer_provider, paused=paused)
 
@@ -304,9 +315,10 @@ class Agent:
         return result.as_dict()
 
     def _request(self, prompt: Content, history: History, metadata: Mapping[str, Any] | None) -> TurnRequest:
-        messages, system = _coerced(history)
+        fitting(metadata=(metadata, Mapping))
+        messages, system = coerced(history)
         return TurnRequest(
-            prompt=_checked(prompt),
+            prompt=sendable(prompt),
             history=messages,
             chain=self.models,
             toolbox=self.toolbox,
@@ -349,24 +361,6 @@ def _provider(model: str | Provider) -> Provider:
     from hermes_nb.providers.registry import resolve  # noqa: PLC0415  with it comes httpx, which a script does not need
 
     return resolve(model)
-
-
-def _checked(prompt: Content) -> Content:
-    if not prompt or (isinstance(prompt, str) and not prompt.strip()):
-        msg = "a turn needs a prompt that is not blank"
-        raise ConfigurationError(msg)
-    return prompt if isinstance(prompt, str) else tuple(prompt)
-
-
-def _coerced(history: History) -> tuple[tuple[Message, ...], str]:
-    """The history as messages, and the text of system messages in it."""
-    try:
-        rows = [row if isinstance(row, Message) else Message.from_dict(row) for row in history]
-    except (ValueError, TypeError, AttributeError) as error:
-        msg = f"the history cannot be used: {error}"
-        raise ConfigurationError(msg) from error
-    system = "\n\n".join(row.text for row in rows if row.role == "system")
-    return tuple(row for row in rows if row.role != "system"), system
 
 
 def _streaming(callback: Callable[[str], None]) -> Sink:

@@ -157,6 +157,7 @@ class Run:
             redactor(secrets),
         )
         self._future: Future[TurnResult] = Future()
+        self._future.set_running_or_notify_cancel()  # whoever waits may be cancelled, the turn's result may not
         context = copy_context()
         if (sniffio := sys.modules.get("sniffio")) is not None:  # anyio asks it; the caller's event loop is not ours
             context.run(sniffio.current_async_library_cvar.set, None)
@@ -292,7 +293,8 @@ class Run:
             except asyncio.CancelledError:
                 self.interrupt()
                 if button.presses < 2:  # noqa: PLR2004  the second press gives up the waiting
-                    await waiting
+                    with anyio.CancelScope(shield=True):  # anyio cancels again at every await
+                        await asyncio.shield(waiting)
                 raise
         if result.error is not None:
             raise result.error

@@ -193,7 +193,7 @@ def _canonical(arguments: str) -> str:
     """The arguments without what makes no difference: spaces, and the order of names."""
     try:
         return json.dumps(json.loads(arguments), sort_keys=True, ensure_ascii=False)
-    except ValueError:
+    except (ValueError, RecursionError):
         return arguments
 
 

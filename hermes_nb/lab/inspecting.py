@@ -77,7 +77,7 @@ def _theirs(message: Message) -> Any:
 def _arguments(text: str) -> dict[str, Any]:
     try:
         found = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         found = None
     return found if isinstance(found, dict) else {"_raw": text}
 

@@ -175,5 +175,5 @@ def _tag(name: str, value: Any) -> str:
 def _parsed(text: str) -> Any:
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text

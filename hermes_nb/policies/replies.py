@@ -3,12 +3,35 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
 
 from hermes_nb.vocabulary.failures import Failure, FailureReason
+from hermes_nb.vocabulary.messages import Message, Reply, ToolCall, Usage, is_part
 
-if TYPE_CHECKING:
-    from hermes_nb.vocabulary.messages import Reply, ToolCall
+
+def checked(reply: object) -> Reply:
+    """What a provider returned, if it is a reply.
+
+    Raises:
+        TypeError: It is something else, or a part of it is.
+    """
+    if not isinstance(reply, Reply) or not isinstance(message := reply.message, Message):
+        msg = f"a provider returns a Reply with a Message, not {type(reply).__name__}"
+        raise TypeError(msg)
+    content, calls, usage = message.content, message.tool_calls, reply.usage
+    if not isinstance(content, str) and not (isinstance(content, tuple | list) and all(map(is_part, content))):
+        msg = f"the content of a reply is text or content parts, not {type(content).__name__}"
+        raise TypeError(msg)
+    if not isinstance(calls, tuple | list) or not all(map(_is_call, calls)):
+        msg = "the tool calls of a reply are a tuple of ToolCall, each with an id, a name and arguments as JSON text"
+        raise TypeError(msg)
+    if usage is not None and not isinstance(usage, Usage):
+        msg = f"the usage of a reply is a Usage or None, not {type(usage).__name__}"
+        raise TypeError(msg)
+    return reply
+
+
+def _is_call(call: object) -> bool:
+    return isinstance(call, ToolCall) and all(isinstance(text, str) for text in (call.id, call.name, call.arguments))
 
 
 def flaw(reply: Reply) -> tuple[FailureReason, str] | None:
@@ -33,7 +56,7 @@ def _cut(call: ToolCall, reply: Reply) -> bool:
         return True
     try:
         json.loads(call.arguments or "{}")
-    except ValueError:
+    except (ValueError, RecursionError):
         ends = call.arguments.rstrip().endswith(("}", "]"))
         return reply.finish_reason == "length" or reply.partial or not ends
     return False

@@ -13,14 +13,14 @@ from hermes_nb.providers.base import ModelRequest
 from hermes_nb.providers.registry import resolve
 from hermes_nb.vocabulary import events
 from hermes_nb.vocabulary.failures import ConfigurationError, Failure, FailureReason, ProviderError
-from hermes_nb.vocabulary.messages import Usage
+from hermes_nb.vocabulary.messages import Reply, Usage
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Mapping
     from contextlib import AbstractContextManager
 
     from hermes_nb.providers.base import Connection, OnText, Provider, Renewal
-    from hermes_nb.vocabulary.messages import Message, Reply
+    from hermes_nb.vocabulary.messages import Message
 
 Fanout = Literal["per_iteration", "per_turn"]
 
@@ -237,9 +237,11 @@ async def _answer(connection: Connection | Failure, asked: ModelRequest, attempt
         if isinstance(connection, Failure):
             failure = connection
         else:
-            reply = await connection.ask(asked, _ignore)
-            attempt.outcome = "success"
-            return reply
+            reply: object = await connection.ask(asked, _ignore)
+            if isinstance(reply, Reply):
+                attempt.outcome = "success"
+                return reply
+            failure = _unexpected(TypeError(f"a provider returns a Reply, not {type(reply).__name__}"))
     except ProviderError as error:
         failure = error.failure
     except Exception as error:  # noqa: BLE001  a provider of the user's may raise anything

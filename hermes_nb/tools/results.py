@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
+from hermes_nb.vocabulary.messages import is_part
+
 if TYPE_CHECKING:
     from hermes_nb.vocabulary.messages import Content
 
@@ -81,8 +83,9 @@ def plain(content: Content) -> str:
 def _parts(value: object) -> tuple[dict[str, Any], ...]:
     if not isinstance(value, list | tuple) or not value:
         return ()
-    known = all(isinstance(part, dict) and part.get("type") in ("text", "image_url") for part in value)
-    return tuple(dict(part) for part in value) if known else ()
+    if not all(is_part(part) and part["type"] in ("text", "image_url") for part in value):
+        return ()
+    return tuple({**part, "text": _clean(part["text"])} if "text" in part else dict(part) for part in value)
 
 
 def _picture(value: object) -> tuple[dict[str, Any], ...]:
@@ -140,7 +143,7 @@ def exception_text(error: BaseException) -> str:
 def in_short(content: Content) -> str:
     """The first words of an error result, for a span: what went wrong, without the place in the code."""
     text = plain(content)
-    with suppress(ValueError, AttributeError):
+    with suppress(ValueError, AttributeError, RecursionError):
         text = str(json.loads(text).get("error") or text)
     return _head(text.removeprefix("[TOOL_ERROR] ").partition("\n")[0], 200)
 

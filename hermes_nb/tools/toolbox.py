@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from hermes_nb.tools.stored import READER, result_reader
 from hermes_nb.vocabulary.failures import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from hermes_nb.tools.context import ToolContext
@@ -68,6 +69,9 @@ class Toolbox:
             if not limit > 0:
                 msg = f"{name} is a number above 0, not {limit!r}"
                 raise ConfigurationError(msg)
+        if not isinstance(tools, Iterable):
+            msg = f"tools is a list of functions and tools, such as tools=[population], not {tools!r:.100}"
+            raise ConfigurationError(msg)
         named = _named(tools)
         reader = None if spill is None or not named or READER in named else result_reader(spill)
         fields = limits | {"tools": named, "batch_limit": batch_limit, "spill": spill, "reader": reader}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING
 import anyio
 
 from hermes_nb.policies.recovery import Step, Tally, next_step
-from hermes_nb.policies.replies import failure_of
+from hermes_nb.policies.replies import checked, failure_of
 from hermes_nb.policies.thinking import without_thinking
 from hermes_nb.providers.base import ModelRequest
 from hermes_nb.vocabulary import events
@@ -101,13 +102,17 @@ async def _send(
     )
     state.begin_reply()
     try:
-        reply = await connection.ask(request, state.on_text if question.purpose == "main" else _ignore)
+        reply = checked(await connection.ask(request, state.on_text if question.purpose == "main" else _ignore))
     except ProviderError as error:
         attempt.injected = error.failure.injected
         return _rescued(error.failure) or error.failure
     except ReplayMismatch:
         raise
-    except Exception as error:  # noqa: BLE001  a provider of the user's may raise anything
+    except (KeyboardInterrupt, GeneratorExit):
+        raise
+    except BaseException as error:  # a provider of the user's may raise anything
+        if not isinstance(error, Exception) and anyio.current_effective_deadline() == -math.inf:
+            raise  # the turn itself is stopped
         return _unexpected(error, provider)
     attempt.injected = reply.injected
     reply = without_thinking(reply)
@@ -130,7 +135,7 @@ def _rescued(failure: Failure) -> Reply | None:
     return Reply(failure.partial, finish_reason="unknown", partial=True)
 
 
-def _unexpected(error: Exception, provider: Provider) -> Failure:
+def _unexpected(error: BaseException, provider: Provider) -> Failure:
     """Anything but a ProviderError: not worth a retry, but the next provider may do better."""
     kind = type(error)
     return Failure(

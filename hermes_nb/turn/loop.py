@@ -50,7 +50,9 @@ async def run_turn(request: TurnRequest, *, budget: IterationBudget, inbox: Inbo
             steps.stopped(state, stop)
         except ModelUnavailable as error:
             steps.failed(state, error)
-        except Exception as bug:  # noqa: BLE001  the record is completed first; the run raises the bug again
+        except KeyboardInterrupt:  # in code of the user's; the tools' own is dealt with there
+            steps.stopped(state, Interrupted("kernel"))
+        except (Exception, SystemExit) as bug:  # noqa: BLE001  the record is completed first; the run raises the bug again
             steps.broken(state, bug)
         return state.finish(turn)
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, Literal, Self
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from typing import Any, Literal, Self
 
 Role = Literal["system", "user", "assistant", "tool"]
 Content = str | tuple[dict[str, Any], ...]
@@ -29,6 +27,16 @@ class ToolCall:
     id: str
     name: str
     arguments: str = "{}"
+
+
+def is_part(value: object) -> bool:
+    """Whether something is a content part that can be sent: its text is text, its picture has an address."""
+    if not isinstance(value, Mapping) or not isinstance(kind := value.get("type"), str):
+        return False
+    if kind == "text":
+        return isinstance(value.get("text"), str)
+    picture = value.get("image_url")
+    return kind != "image_url" or isinstance(picture.get("url") if isinstance(picture, Mapping) else picture, str)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,20 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
-from hermes_nb.traces.plots.style import GREEN, GREY, INK, ORANGE, RED, SERIES, dressed, empty, explained, new, titled
+from hermes_nb.traces.plots.style import (
+    GREEN,
+    GREY,
+    INK,
+    ORANGE,
+    RED,
+    SERIES,
+    dressed,
+    empty,
+    explained,
+    literal,
+    new,
+    titled,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -49,7 +62,9 @@ def exit_reasons(frames: Frames, ax: Axes | None = None) -> Axes:
     titled(ax, "Why turns ended")
     if counts.empty:
         return empty(ax, "no turns")
-    bars = ax.barh(list(counts.index), counts.to_numpy(), 0.62, color=[_tint(reason) for reason in counts.index])
+    bars = ax.barh(
+        list(map(literal, counts.index)), counts.to_numpy(), 0.62, color=[_tint(reason) for reason in counts.index]
+    )
     ax.bar_label(bars, padding=3, color=INK, fontsize=8)
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     ax.set_xlabel("turns")
@@ -79,7 +94,7 @@ def _distribution(ax: Axes, groups: dict[str, pd.Series[Any]], xlabel: str) -> A
         x, y = shares(values[values > 0])
         if len(x):
             ax.step(np.r_[x[0], x], np.r_[0, y], where="post", color=color, linewidth=1.8)
-            handles.append(Line2D([], [], color=color, label=f"{name} ({len(x):,})"))
+            handles.append(Line2D([], [], color=color, label=literal(f"{name} ({len(x):,})")))
     if not handles:
         return empty(ax, "nothing counted")
     ax.set_xscale("log")
@@ -146,12 +161,12 @@ def retries(frames: Frames, ax: Axes | None = None) -> Axes:
         return empty(ax, "no attempt failed")
     left = np.zeros(len(table))
     for color, provider in zip(SERIES, table.columns, strict=False):
-        ax.barh(list(table.index), table[provider].to_numpy(), 0.62, left=left, color=color)
+        ax.barh(list(map(literal, table.index)), table[provider].to_numpy(), 0.62, left=left, color=color)
         left += table[provider].to_numpy()
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     ax.set_xlabel("attempts")
     ax.tick_params(axis="y", length=0)
-    explained(ax, [Patch(color=color, label=name) for color, name in zip(SERIES, table.columns, strict=False)])
+    explained(ax, [Patch(color=color, label=literal(name)) for color, name in zip(SERIES, table.columns, strict=False)])
     return ax
 
 

@@ -26,7 +26,7 @@ SERIES: Final = (BLUE, GREEN, ORANGE, PURPLE, TEAL, "#c2185b", "#795548", "#607d
 
 __all__ = [
     "BLUE", "GREEN", "GREY", "INK", "LIGHT_BLUE", "ORANGE", "PURPLE", "RED", "SERIES", "TEAL", "dressed", "explained",
-    "new", "titled",
+    "literal", "new", "titled",
 ]  # fmt: skip
 
 
@@ -58,6 +58,13 @@ def dressed(ax: Axes, *, grid: str = "") -> Axes:
     if grid:
         ax.grid(axis=grid, color=INK, alpha=0.2, linewidth=0.7)  # type: ignore[arg-type]  # x or y
     return ax
+
+
+def literal(text: object) -> str:
+    """Text of others as it stands: dollar signs make no formula, and what cannot be printed is replaced."""
+    return "".join(c if c.isprintable() or c == "\n" else "\N{REPLACEMENT CHARACTER}" for c in str(text)).replace(
+        "$", r"\$"
+    )
 
 
 def titled(ax: Axes, text: str) -> None:

@@ -19,6 +19,7 @@ from hermes_nb.traces.plots.style import (
     dressed,
     empty,
     explained,
+    literal,
     new,
     titled,
 )
@@ -167,7 +168,7 @@ def timeline(frames: Frames, ax: Axes | None = None) -> Axes:
     end = max(bar.start + bar.width for bars in rows.values() for bar in bars) or 1e-9
     for place, bars in enumerate(rows.values()):
         _draw(ax, place, bars, end)
-    ax.set_yticks(range(len(rows)), [name.rstrip() for name in rows])
+    ax.set_yticks(range(len(rows)), [literal(name.rstrip()) for name in rows])
     ax.set_ylim(len(rows) - 0.4, -1.2)
     ax.set_xlim(0, end * 1.01)
     ax.set_xlabel("seconds from the start of the turn")
@@ -187,7 +188,8 @@ def _draw(ax: Axes, place: int, bars: list[Bar], end: float) -> None:
             ax.barh(place, width, 0.62, bar.start, color=bar.color, linewidth=0)
         if bar.text and width > end * 0.009 * len(bar.text):
             middle = bar.start + width / 2
-            ax.text(middle, place + 0.02, bar.text, ha="center", va="center", color="white", fontsize=7, clip_on=True)
+            text = literal(bar.text)
+            ax.text(middle, place + 0.02, text, ha="center", va="center", color="white", fontsize=7, clip_on=True)
 
 
 def _mark(ax: Axes, frames: Frames) -> list[str]:

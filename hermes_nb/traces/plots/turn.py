@@ -21,6 +21,7 @@ from hermes_nb.traces.plots.style import (
     dressed,
     empty,
     explained,
+    literal,
     new,
     titled,
 )
@@ -60,7 +61,7 @@ def budget(frames: Frames, ax: Axes | None = None) -> Axes:
         until = np.r_[place, place[-1] + 1], np.r_[left, left[-1]]
         ax.step(*until, where="post", color=color, linewidth=1.8)
         ax.fill_between(*until, step="post", color=color, alpha=0.12, linewidth=0)
-        handles.append(Line2D([], [], color=color, label=str(agents.get(turn) or turn)))
+        handles.append(Line2D([], [], color=color, label=literal(agents.get(turn) or turn)))
         handles += _changes(ax, rows, place, left)
     ax.set_ylim(bottom=0)
     ax.set_xlim(left=0)
@@ -95,7 +96,7 @@ def token_parts(frames: Frames) -> pd.DataFrame:
         read=known["input_tokens"] - known["cache_read_tokens"],
         written=known["output_tokens"] - known["reasoning_tokens"],
         thought=known["reasoning_tokens"],
-        label=[_numbered(row, agents) for row in chats.itertuples()],
+        label=[literal(_numbered(row, agents)) for row in chats.itertuples()],
         span_id=chats["span_id"],
     )[["label", "cached", "read", "written", "thought", "span_id"]].reset_index(drop=True)
 
@@ -167,7 +168,7 @@ def attempts(frames: Frames, ax: Axes | None = None) -> Axes:
     least = chats["duration"].max().total_seconds() * 0.004
     _bars(ax, waits, places, starts, least)
     _bars(ax, requests, places, starts, least)
-    labels = [f"{row.provider}:{row.request_model}  {_numbered(row, {})}" for row in chats.itertuples()]
+    labels = [literal(f"{row.provider}:{row.request_model}  {_numbered(row, {})}") for row in chats.itertuples()]
     ax.set_yticks(range(len(chats)), labels)
     ax.set_ylim(len(chats) - 0.4, -0.9)
     ax.set_xlim(left=0)
@@ -190,4 +191,4 @@ def _bars(ax: Axes, rows: pd.DataFrame, places: dict[str, int], starts: dict[str
         if row.outcome != "success":
             known = isinstance(row.http_status, int | np.integer)
             text = str(row.http_status) if known else str(row.retry_reason)
-            ax.text(start, place - 0.32, text, color=INK, fontsize=7, va="bottom")
+            ax.text(start, place - 0.32, literal(text), color=INK, fontsize=7, va="bottom")

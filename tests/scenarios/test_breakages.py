@@ -1,0 +1,201 @@
+"""What once broke the library: hostile replies, odd arguments, waits that were cancelled twice."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import anyio
+import pytest
+
+import hermes_nb as hn
+from hermes_nb.testing import call, say, script
+from hermes_nb.vocabulary.messages import Message, ToolCall
+
+
+@hn.tool
+def echo(x: int = 1) -> int:
+    """The number."""
+    return x
+
+
+@hn.tool
+def nap(seconds: float = 0.5) -> str:
+    """Sleep."""
+    time.sleep(seconds)
+    return "slept"
+
+
+def answering(*replies, fallback=()) -> hn.Agent:
+    """An agent whose provider returns these, whatever they are; exceptions are raised."""
+    left = iter(replies)
+
+    async def provide(request, on_text):
+        reply = next(left)
+        if isinstance(reply, BaseException):
+            raise reply
+        return reply
+
+    return hn.Agent([hn.as_provider(provide, name="odd"), *fallback], tools=[echo, nap], retry=hn.Retry(attempts=1))
+
+
+# ------------------------------------------------------------------------------------- waits
+
+
+def test_a_wait_that_anyio_cancels_leaves_the_result_to_others():
+    async def program():
+        run = hn.Agent(script(call("nap"), say("done")), tools=[nap]).start("q", session=False)
+        with anyio.move_on_after(0.1):
+            await run
+        return run
+
+    run = anyio.run(program)
+    assert run.result(10).exit_reason == "interrupted_by_user"
+
+
+def test_a_wait_that_is_cancelled_twice_leaves_the_result_to_others():
+    @hn.tool
+    async def stubborn() -> str:
+        """Do not stop at once."""
+        with anyio.CancelScope(shield=True):
+            await anyio.sleep(0.5)
+        return "stopped at last"
+
+    async def program():
+        run = hn.Agent(script(call("stubborn"), say("done")), tools=[stubborn]).start("q", session=False)
+        waiting = asyncio.ensure_future(asyncio.wait_for(run, 30))
+        for _ in range(2):
+            await asyncio.sleep(0.1)
+            waiting.cancel()
+        await asyncio.wait([waiting])
+        return run
+
+    run = asyncio.run(program())
+    assert run.result(10).exit_reason == "interrupted_by_user"
+
+
+# ------------------------------------------------------------------------------------- replies
+
+
+def test_arguments_nested_without_end_are_answered_with_an_error():
+    nested = '{"x": ' + "[" * 200_000 + "]" * 200_000 + "}"
+    agent = answering(
+        hn.Reply(Message("assistant", "", (ToolCall("1", "echo", nested),))), hn.Reply(Message("assistant", "sorry"))
+    )
+    result = agent.run("q", session=False)
+    assert result.text == "sorry"
+    assert "not valid JSON" in result.messages[2].text
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        None,
+        "hello",
+        {"content": "hello"},
+        hn.Reply(Message("assistant", None)),
+        hn.Reply(Message("assistant", [{"type": "text"}])),
+        hn.Reply(Message("assistant", "x", None)),
+        hn.Reply(Message("assistant", "", (ToolCall("1", "echo", {"x": 1}),))),
+        hn.Reply(Message("assistant", "", ({"id": "1"},))),
+        hn.Reply(Message("assistant", "x"), usage={"input_tokens": 1}),
+        SystemExit(2),
+        asyncio.CancelledError(),
+        BaseExceptionGroup("odd", [SystemExit(1)]),
+    ],
+    ids=repr,
+)
+def test_a_provider_that_returns_no_reply_is_replaced_by_the_next_one(odd):
+    run = answering(odd, fallback=[script(say("here"))]).start("q", session=False)
+    result = run.result(10)
+    assert (result.text, result.fallbacks) == ("here", 1)
+    assert len(run.trace.fallbacks_df()) == 1
+
+
+def test_a_reference_that_returns_no_reply_is_one_that_failed():
+    async def provide(request, on_text):
+        return None
+
+    mixture = hn.Mixture([hn.as_provider(provide, name="odd"), script(say("advice"))], script(say("here"), name="acts"))
+    result = hn.Agent([mixture, script(say("fallback"))]).run("q", session=False)
+    assert (result.text, result.fallbacks) == ("here", 0)
+
+
+def test_a_keyboard_interrupt_in_a_provider_ends_the_turn_in_order():
+    result = answering(KeyboardInterrupt()).run("q", session=False)
+    assert result.exit_reason == "interrupted_by_kernel"
+
+
+@pytest.mark.parametrize("part", [{"type": "text"}, {"type": "text", "text": 5}, {"type": "image_url"}])
+def test_a_tool_that_returns_broken_parts_gives_them_as_data(part):
+    @hn.tool
+    def broken() -> list:
+        """Parts."""
+        return [part]
+
+    result = hn.Agent(script(call("broken"), say("seen")), tools=[broken]).run("q", session=False)
+    assert result.text == "seen"
+    assert '"type"' in result.messages[2].content
+
+
+# ------------------------------------------------------------------------------------- arguments
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"budget": -1},
+        {"budget": "3"},
+        {"tools": echo},
+        {"tools": None},
+        {"instructions": 5},
+        {"retry": 3},
+        {"compression": True},
+        {"guard": "shared"},
+        {"ceiling": 1000},
+        {"faults": 0.5},
+        {"checkpoints": "."},
+    ],
+    ids=repr,
+)
+def test_an_agent_refuses_what_cannot_work_at_once(odd):
+    with pytest.raises(hn.ConfigurationError, match=next(iter(odd))):
+        hn.Agent(script(say("x")), **odd)
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"prompt": 5},
+        {"prompt": b"bytes"},
+        {"prompt": ["words"]},
+        {"prompt": [{"type": "text"}]},
+        {"history": [{"role": "user", "content": [{"type": "text"}]}]},
+        {"sinks": print},
+        {"sinks": [5]},
+        {"metadata": 5},
+        {"tracer_provider": 5},
+    ],
+    ids=repr,
+)
+def test_a_turn_refuses_what_cannot_work_and_leaves_its_session_free(odd, tmp_path):
+    agent, session = hn.Agent(script(say("x"))), hn.Session(tmp_path / "log.db")
+    with pytest.raises(hn.ConfigurationError, match=next(iter(odd))):
+        agent.start(**({"prompt": "q", "session": session} | odd))
+    assert agent.run("q", session=session).text == "x"
+
+
+def test_a_page_leaves_no_pictures_open(tmp_path):
+    pyplot = pytest.importorskip("matplotlib.pyplot")
+    before = pyplot.get_fignums()
+    hn.Agent(script(say("x"))).run("q", session=False).trace.to_html(tmp_path / "turn.html")
+    assert pyplot.get_fignums() == before
+
+
+def test_a_tool_name_with_dollar_signs_is_no_formula(tmp_path):
+    odd = "$\\frac$ \x1b[31m $"
+    run = hn.Agent(script(call(odd), say("x"), name=odd), name=odd).start("q", session=False)
+    run.result(10)
+    run.trace.to_html(tmp_path / "turn.html")
+    run.trace.to_otlp_json(tmp_path / "turn.jsonl")
+    hn.load(tmp_path / "turn.jsonl").to_html(tmp_path / "turns.html")
