@@ -234,6 +234,9 @@ class Run:
 
         Returns:
             Whether there was a turn left to interrupt.
+
+        Raises:
+            ValueError: There is no such moment or source.
         """
         asked = self._inbox.interrupt(source, when=when)
         if asked:

@@ -8,7 +8,7 @@ import threading
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, get_args
 
 import anyio
 
@@ -82,7 +82,7 @@ class Inbox:
         Raises:
             ValueError: The text is blank.
         """
-        if not text.strip():
+        if not isinstance(text, str) or not text.strip():
             msg = "a steer needs some text"
             raise ValueError(msg)
         note = Steer(text.strip(), next(self._numbers))
@@ -104,7 +104,13 @@ class Inbox:
 
         Returns:
             Whether there was a turn left to interrupt.
+
+        Raises:
+            ValueError: There is no such moment or source.
         """
+        if when not in ("now", "boundary") or source not in get_args(Source):
+            msg = f"interrupt when='now' or 'boundary', by one of {get_args(Source)}, not {when!r} by {source!r}"
+            raise ValueError(msg)
         with self._lock:
             if self._closed:
                 return False

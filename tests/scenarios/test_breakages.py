@@ -185,6 +185,16 @@ def test_a_turn_refuses_what_cannot_work_and_leaves_its_session_free(odd, tmp_pa
     assert agent.run("q", session=session).text == "x"
 
 
+def test_a_run_refuses_odd_orders_and_goes_on():
+    run = hn.Agent(script(say("x"))).start("q", session=False, paused=True)
+    orders = [lambda: run.interrupt(when="later"), lambda: run.interrupt(source="me"), lambda: run.steer(5)]
+    for order in orders:
+        with pytest.raises(ValueError, match=r"interrupt when|needs some text"):
+            order()
+    run.resume()
+    assert run.result(10).text == "x"
+
+
 def test_a_page_leaves_no_pictures_open(tmp_path):
     pyplot = pytest.importorskip("matplotlib.pyplot")
     before = pyplot.get_fignums()

@@ -62,9 +62,8 @@ def dressed(ax: Axes, *, grid: str = "") -> Axes:
 
 def literal(text: object) -> str:
     """Text of others as it stands: dollar signs make no formula, and what cannot be printed is replaced."""
-    return "".join(c if c.isprintable() or c == "\n" else "\N{REPLACEMENT CHARACTER}" for c in str(text)).replace(
-        "$", r"\$"
-    )
+    shown = (c if c.isprintable() or c == "\n" else "\N{REPLACEMENT CHARACTER}" for c in str(text))
+    return "".join(shown).replace("$", r"\$")
 
 
 def titled(ax: Axes, text: str) -> None:
