@@ -15,8 +15,6 @@ from hermes_nb.widgets import safe, words
 from hermes_nb.widgets.gauges import LANES, gauges, lane_totals
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from hermes_nb.widgets.gauges import Gauge
     from hermes_nb.widgets.monitor import Snapshot
     from hermes_nb.widgets.parts import Bar, Row
@@ -24,19 +22,20 @@ if TYPE_CHECKING:
 HEIGHT = 560
 """Pixels: as high as the panel, where no front end has told that the user made it higher."""
 
-SIZE = 200_000
+SIZE = 100_000
 """Characters of the transcript that are kept; the rest is in the trace."""
 
 _TEXT = 4_000
-_BARS = 400
+_AROUND = 260  # characters of HTML around the texts of a row
 _SHORT = 60
+_NARROW = 0.5  # percent of the timeline, below which neighbouring bars are drawn as one
 _NOWRAP = "white-space:nowrap;"
 _LINE = "1px solid rgba(128,128,128,0.35)"
 _MUTED = "opacity:0.75;"
 _TABLE = "width:100%;border-collapse:collapse;border:none;margin:0;table-layout:fixed;font-size:13px;"
-_ROW = "background:transparent;border:none;"
-_CODE = "font-family:monospace;font-size:12px;"
-_PROSE = "white-space:pre-wrap;overflow-wrap:anywhere;unicode-bidi:plaintext;"
+_ROW = "background:none;border:none;"
+_GUTTER = "opacity:0.75;padding:2px 10px 2px 0;text-align:right;vertical-align:top;"
+_BODY = "padding:2px 0;text-align:left;vertical-align:top;white-space:pre-wrap;overflow-wrap:anywhere;"
 TINTS = {
     "model": "#3b7fc4",
     "tools": "#3a9060",
@@ -71,7 +70,8 @@ def html(snapshot: Snapshot, now: int, height: int = HEIGHT) -> str:
 
 def _tag(name: str, style: str, *children: str, attributes: str = "") -> str:
     """An element; the children are HTML already."""
-    return f'<{name}{attributes} style="{style}">{"".join(children)}</{name}>'
+    styled = f' style="{style}"' if style else ""
+    return f"<{name}{attributes}{styled}>{''.join(children)}</{name}>"
 
 
 def _text(text: str) -> str:
@@ -120,7 +120,7 @@ def _timeline(snapshot: Snapshot, now: int) -> str:
     end = max(snapshot.turn.ended or now, *(bar.end or now for bar in bars), start + 1)
     rows = []
     for total in totals:
-        lane = [bar for bar in bars if bar.lane == total.lane][-_BARS:]
+        lane = [bar for bar in bars if bar.lane == total.lane]
         label = _tag("td", f"{_MUTED}width:64px;text-align:left;padding:1px 0;border:none;", LANES[total.lane], " ")
         track = _tag("td", "padding:1px 0;border:none;", _lane(lane, start, end, now))
         said = f"{total.bars} in {words.seconds(total.seconds)}"
@@ -129,17 +129,20 @@ def _timeline(snapshot: Snapshot, now: int) -> str:
     return _tag("div", f"padding:8px 14px;border-bottom:{_LINE};", _tag("table", _TABLE, *rows))
 
 
-def _lane(bars: Iterable[Bar], start: int, end: int, now: int) -> str:
-    span, drawn = end - start, []
+def _lane(bars: list[Bar], start: int, end: int, now: int) -> str:
+    scale, drawn = 100 / (end - start), []
+    pieces: list[tuple[float, float, str, str]] = []
     for bar in bars:
-        left = 100 * max(0, bar.start - start) / span
-        width = 100 * max(0, (bar.end or now) - bar.start) / span
+        left, right = scale * max(0, bar.start - start), scale * max(0, (bar.end or now) - start)
         tint = TINTS.get(bar.tone) or TINTS[bar.lane]
-        style = (
-            f"position:absolute;left:{left:.2f}%;width:{width:.2f}%;min-width:2px;height:12px;"
-            f"border-radius:2px;background:{tint};"
-        )
-        drawn.append(_tag("div", style, attributes=f' title="{_text(bar.label)}"'))
+        if pieces and pieces[-1][2] == tint and right - pieces[-1][0] < _NARROW:
+            pieces[-1] = (pieces[-1][0], max(right, pieces[-1][1]), tint, "")
+        else:
+            pieces.append((left, right, tint, bar.label))
+    for left, right, tint, label in pieces:
+        width = max(0.2, right - left)
+        style = f"position:absolute;left:{left:.2f}%;width:{width:.2f}%;height:12px;background:{tint};"
+        drawn.append(_tag("div", style, attributes=f' title="{_text(label)}"' if label else ""))
     return _tag("div", "position:relative;height:12px;", *drawn)
 
 
@@ -170,7 +173,7 @@ def _sections(rows: list[Row]) -> tuple[list[str], int]:
     """One table for each iteration, the newest that fit; and how many rows do not."""
     room, kept = SIZE, len(rows)
     for row in reversed(rows):
-        room -= min(len(row.text), _TEXT) + min(len(row.detail), _TEXT) + 500
+        room -= min(len(row.text), _TEXT) + min(len(row.detail), _TEXT) + _AROUND
         if room < 0:
             break
         kept -= 1
@@ -195,44 +198,41 @@ _LABELS = {"prompt": "prompt", "user": "user", "assistant": "assistant", "tool":
 
 
 def _row(row: Row) -> str:
-    gutter = "vertical-align:top;padding:2px 10px 2px 0;border:none;"
     if row.kind == "iteration":
         said = _text(f"{row.title}{' (' + row.detail + ')' if row.detail else ''}")
-        cell = _tag("td", f"{_MUTED}text-align:left;padding:6px 0 2px 0;border:none;", said, attributes=' colspan="2"')
-        return _tag("tr", _ROW, cell)
-    label = _tag("td", f"{_MUTED}{gutter}{_NOWRAP}text-align:right;", _LABELS.get(row.kind, row.kind), " ")
-    body = _tag("td", "vertical-align:top;text-align:left;padding:2px 0;border:none;", _body(row))
-    return _tag("tr", _ROW, label, body)
+        heading = f"{_MUTED}text-align:left;padding:6px 0 2px 0;"
+        return _tag("tr", _ROW, _tag("td", heading, said, attributes=' colspan="2"'))
+    label = _tag("td", _GUTTER, _LABELS.get(row.kind, row.kind), " ")
+    return _tag("tr", _ROW, label, _tag("td", _BODY, *_body(row), attributes=' dir="auto"'))
 
 
-def _body(row: Row) -> str:
-    text = safe.bounded(row.text, _TEXT)
+def _body(row: Row) -> list[str]:
+    """The pieces of a row; line breaks between them are kept by its style, and spaces without it."""
+    text, detail = safe.bounded(row.text, _TEXT), safe.bounded(row.detail, _TEXT)
     if row.kind == "tool":
-        return _tool(row, text)
+        return _tool(row, text, detail)
     if row.kind == "assistant":
-        thinking = _folded("thinking", _tag("div", f"{_PROSE}{_MUTED}", _text(safe.bounded(row.detail, _TEXT))))
-        return (thinking if row.detail else "") + prose(text)
+        return [_folded("thinking", detail) if detail else "", prose(text)]
     if row.kind == "steer":
-        receipt = _tag("span", _MUTED, " (", _text(row.detail), ")") if row.detail else ""
-        style = f"{_PROSE}border-left:3px solid {TINTS['model']};padding-left:8px;"
-        return _tag("div", style, _text(text), receipt)
-    said = _tag("div", f"{_PROSE}{_MUTED if row.kind == 'note' else ''}", _text(text), attributes=' dir="auto"')
-    return said + (_folded("more", _tag("div", _PROSE, _text(safe.bounded(row.detail, _TEXT)))) if row.detail else "")
+        return [_tag("i", "", _text(text)), _muted(f" ({detail})") if detail else ""]
+    said = _muted(text) if row.kind == "note" else _text(text)
+    return [said, _folded("more", detail) if detail else ""]
 
 
-def _tool(row: Row, text: str) -> str:
+def _tool(row: Row, text: str, detail: str) -> list[str]:
+    call = _tag("samp", "", _tag("b", "", _text(row.title)), " ", _text(detail))
     state = words.tool_state(row)
-    call = [_tag("b", _CODE, _text(row.title)), " ", _tag("span", f"{_CODE}{_MUTED}", _text(row.detail))]
-    if state:
-        tint = f"color:{TINTS['failed']};" if row.tone in ("error", "timeout") else _MUTED
-        call += [" ", _tag("span", f"{tint}{_NOWRAP}", _text(state))]
-    head = _tag("span", "overflow-wrap:anywhere;", *call)
-    result = _tag("div", f"{_PROSE}{_CODE}{_MUTED}", _text(text))
-    return _tag("div", "", head, " ", result)
+    failed = row.tone in ("error", "timeout")
+    said = _tag("span", f"color:{TINTS['failed']};", _text(state)) if failed else _muted(state)
+    return [call, " ", said if state else "", "\n" if text else "", _tag("samp", _MUTED, _text(text)) if text else ""]
 
 
-def _folded(title: str, body: str) -> str:
-    return _tag("details", "", _tag("summary", f"{_MUTED}cursor:pointer;", _text(title)), body)
+def _muted(text: str) -> str:
+    return _tag("span", _MUTED, _text(text))
+
+
+def _folded(title: str, text: str) -> str:
+    return _tag("details", "", _tag("summary", f"{_MUTED}cursor:pointer;", _text(title)), _muted(text))
 
 
 _FENCES = re.compile(r"```[^\n`]*\n(.*?)(?:```|\Z)|`([^`\n]+)`", re.DOTALL)
@@ -245,9 +245,11 @@ def prose(text: str) -> str:
         parts.append(_text(text[position : match.start()]))
         block, span = match.groups()
         if span is None:
-            parts.append(_tag("div", f"{_CODE}padding:6px 8px;border:{_LINE};border-radius:4px;", _text(block)))
+            parts.append(
+                _tag("div", f"padding:6px 8px;border:{_LINE};border-radius:4px;", _tag("samp", "", _text(block)))
+            )
         else:
             parts.append(_tag("code", "", _text(span)))
         position = match.end()
     parts.append(_text(text[position:]))
-    return _tag("div", _PROSE, *parts, attributes=' dir="auto"')
+    return "".join(parts)

@@ -31,7 +31,7 @@ HOSTILE = {
     "nothing": "\x00\x08\x7f",
     "megabyte": "x" * 1_000_000,
 }
-ALLOWED = {"div", "span", "b", "table", "colgroup", "col", "tr", "td", "details", "summary", "code"}
+ALLOWED = {"div", "span", "b", "table", "colgroup", "col", "tr", "td", "details", "summary", "code", "samp", "i"}
 
 
 class Elements(HTMLParser):
@@ -148,7 +148,7 @@ def test_prose_keeps_every_character_but_the_backticks(text):
 
 def test_code_in_a_models_words_is_set_as_code():
     page = prose("Read `a < b`:\n```python\nif a < b:\n```\ndone")
-    assert '<code style="">a &lt; b</code>' in page
+    assert "<code>a &lt; b</code>" in page
     assert "if a &lt; b:" in page
     assert Elements(page).text == "Read a < b:\nif a < b:\n\ndone"
 
