@@ -97,6 +97,9 @@ def open_for_reading(path: Path) -> sqlite3.Connection:
         UnreadableTrace: The file is no logbook, or a newer version's.
         sqlite3.Error: It cannot be opened, or is damaged.
     """
+    if path.is_dir():
+        msg = f"{path} is a directory, not a logbook; name a file in it"
+        raise UnreadableTrace(msg, path)
     for mode in ("mode=ro", "immutable=1"):
         connection = sqlite3.connect(
             f"{path.absolute().as_uri()}?{mode}", uri=True, timeout=BUSY_SECONDS, isolation_level=None

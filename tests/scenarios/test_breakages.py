@@ -209,3 +209,8 @@ def test_a_tool_name_with_dollar_signs_is_no_formula(tmp_path):
     run.trace.to_html(tmp_path / "turn.html")
     run.trace.to_otlp_json(tmp_path / "turn.jsonl")
     hn.load(tmp_path / "turn.jsonl").to_html(tmp_path / "turns.html")
+
+
+def test_a_session_in_a_directory_asks_for_a_file(tmp_path):
+    with pytest.raises(hn.TraceError, match="directory"):
+        hn.Session(tmp_path)
