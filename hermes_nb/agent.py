@@ -265,7 +265,15 @@ class Agent:
             metadata=metadata,
         ).result()
 
-    def follow(self, run: Run, prompt: Content, *, paused: bool = False) -> Run:
+    def follow(
+        self,
+        run: Run,
+        prompt: Content,
+        *,
+        sinks: Iterable[Sink] = (),
+        metadata: Mapping[str, Any] | None = None,
+        paused: bool = False,
+    ) -> Run:
         """The next turn of a run's conversation; see `Run.reply`.
 
         Raises:
@@ -274,20 +282,24 @@ class Agent:
         if not run.done:
             msg = f"turn {run.turn_id} is still running; wait for its result(), or steer() it"
             raise RunInProgress(msg)
-        result = run.result()
-        session = run._session  # noqa: SLF001  the run's other half
-        if session is not None:
-            return self.start(prompt, session=session, paused=paused)
-        request = self._request(prompt, carried_over(result), run.request.metadata)
-        request = replace(
-            request,
-            conversation_id=run.conversation_id,
-            number=run.request.number + 1,
-            previous_turn_id=run.turn_id,
-            system=result.system,
-            sizes=run.request.sizes,
+        result = run._future.result()  # noqa: SLF001  without raising a bug of that turn again
+        labels = run.request.metadata if metadata is None else metadata
+        request = self._request(prompt, () if run._session else carried_over(result), labels)  # noqa: SLF001
+        if run._session is None:  # noqa: SLF001
+            request = replace(
+                request,
+                conversation_id=run.conversation_id,
+                number=run.request.number + 1,
+                previous_turn_id=run.turn_id,
+                system=result.system,
+            )
+        return self._launch(
+            replace(request, sizes=run.request.sizes),
+            run._session,  # noqa: SLF001
+            sinks=observers(sinks),
+            tracer_provider=run.tracer_provider,
+            paused=paused,
         )
-        return self._launch(request, None, paused=paused)
 
     def run_conversation(
         self,

@@ -24,7 +24,7 @@ from hermes_nb.vocabulary import events
 from hermes_nb.vocabulary.failures import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable
+    from collections.abc import Generator, Iterable, Mapping
 
     from hermes_nb.agent import Agent
     from hermes_nb.session import Session
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from hermes_nb.turn.result import TurnResult
     from hermes_nb.vocabulary.budget import IterationBudget
     from hermes_nb.vocabulary.events import Event, Sink
+    from hermes_nb.vocabulary.messages import Content
 
 
 logger = logging.getLogger("hermes_nb")
@@ -122,6 +123,7 @@ class Run:
         budget: The iterations that the turn may spend.
         turn_id: Identifies the turn.
         conversation_id: Identifies the conversation.
+        tracer_provider: The user's own, which gets the spans too; None for none.
     """
 
     edges: Edges
@@ -143,6 +145,7 @@ class Run:
         self.budget = budget
         self.turn_id = request.turn_id
         self.conversation_id = request.conversation_id
+        self.tracer_provider = tracer_provider
         self._known[request.turn_id] = self
         self._session = session
         self._inbox = Inbox(paused=paused)
@@ -276,8 +279,12 @@ class Run:
 
         Raises:
             TimeoutError: The turn was not over in time; it goes on.
+            RuntimeError: The turn's own thread asks.
             Exception: A bug, ours or in code of yours that the turn called; a failing model is none.
         """
+        if threading.current_thread() is self._thread:
+            msg = "a turn cannot wait for its own end; a sink or an async tool of it asked for the result"
+            raise RuntimeError(msg)
         with stop_button(self):
             result = self._future.result(timeout)
         if result.error is not None:
@@ -305,17 +312,28 @@ class Run:
 
     # ------------------------------------------------------------------------------------- go on
 
-    def reply(self, prompt: str, *, paused: bool = False) -> Run:
+    def reply(
+        self,
+        prompt: Content,
+        *,
+        sinks: Iterable[Sink] = (),
+        metadata: Mapping[str, Any] | None = None,
+        paused: bool = False,
+    ) -> Run:
         """Go on with the conversation: another turn, which has read everything of this one.
+
+        It is traced like this one, and has its labels unless others are given.
 
         Args:
             prompt: The next user message.
+            sinks: Functions of one event, told of everything that happens in it.
+            metadata: Labels of yours.
             paused: The turn waits before its first iteration.
 
         Raises:
             RunInProgress: This turn is not over yet.
         """
-        return self.agent.follow(self, prompt, paused=paused)
+        return self.agent.follow(self, prompt, sinks=sinks, metadata=metadata, paused=paused)
 
     def rewind(self, iteration: int) -> None:
         """Take the conversation back to the end of an iteration; `reply` goes on from there.

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Self
 
-from hermes_nb.vocabulary.failures import TurnFailed
+from hermes_nb.vocabulary.failures import TraceError, TurnFailed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -123,9 +123,20 @@ class TurnResult:
 
     @property
     def trace(self) -> Trace:
-        """The turn's trace, for frames and pictures; loaded on first use."""
+        """The turn's trace, for frames and pictures; loaded on first use.
+
+        Raises:
+            TraceError: The result was copied or pickled; the trace stays with the original.
+        """
+        if self.observation is None:
+            msg = f"this copy of the result of turn {self.turn_id} has no trace; load it from the logbook"
+            raise TraceError(msg)
         trace: Trace = self.observation.trace
         return trace
+
+    def __getstate__(self) -> list[Any]:
+        """Everything but the trace, which lives in this process."""
+        return [None if each.name == "observation" else getattr(self, each.name) for each in fields(self)]
 
     @property
     def completed(self) -> bool:

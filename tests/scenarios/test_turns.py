@@ -921,3 +921,55 @@ def test_what_had_come_before_the_last_failure_is_kept():
     assert result.exit_reason is hn.ExitReason.PROVIDER_FAILED
     assert result.text == "Half an ans"
     assert result.messages[-1].text == "Half an ans"
+
+
+@pytest.mark.parametrize("kept", [False, True], ids=["in memory", "in a session"])
+def test_a_reply_keeps_the_labels_and_takes_watchers(kept, tmp_path):
+    session = hn.Session(tmp_path / "log.db", id="c") if kept else False
+    first = agent(say("one"), say("two"), say("three")).start("q", session=session, metadata={"study": "7"})
+    first.result()
+    told = []
+    second = first.reply("And?", sinks=[told.append])
+    second.result()
+    third = second.reply("And?", metadata={"study": "8"})
+    third.result()
+
+    assert [run.request.metadata["study"] for run in (first, second, third)] == ["7", "7", "8"]
+    assert told
+    assert third.request.number == 3
+
+
+def test_a_conversation_goes_on_after_a_turn_that_met_a_bug():
+    class Broken(hn.Guardrails):
+        def judge(self, state, result):
+            raise ZeroDivisionError
+
+    first = agent(call("population", city="Lyon"), say("back"), guardrails=Broken()).start("q", session=False)
+    with pytest.raises(ZeroDivisionError):
+        first.result()
+    assert first.reply("And?").result().text == "back"
+
+
+def test_a_result_can_be_pickled_and_says_where_its_trace_is():
+    import pickle
+
+    result = run(agent(say("ok")))
+    copied = pickle.loads(pickle.dumps(result))
+
+    assert copied == result
+    with pytest.raises(hn.TraceError, match="logbook"):
+        _ = copied.trace
+
+
+def test_a_turn_that_waits_for_itself_is_told_so():
+    runs = []
+
+    @hn.tool
+    async def wait_for_myself() -> str:
+        """Waits for its own turn."""
+        return runs[0].result().text
+
+    run = agent(call("wait_for_myself"), say("ok"), tools=[wait_for_myself]).start("q", session=False, paused=True)
+    runs.append(run)
+    run.resume()
+    assert "cannot wait for its own end" in run.result(timeout=20).messages[2].text
