@@ -25,6 +25,7 @@ from hermes_nb.policies.limits import BudgetNotice, Grace, Refund
 from hermes_nb.policies.recovery import RECOVERY, Step
 from hermes_nb.policies.retry import Retry
 from hermes_nb.providers.endpoints import ENDPOINTS
+from hermes_nb.traces.schema import markdown
 from hermes_nb.turn.loop import run_turn
 from hermes_nb.turn.result import ExitReason
 
@@ -100,6 +101,11 @@ def dependencies() -> str:
     for extra, lines in project["optional-dependencies"].items():
         rows += [(code(line.split(";")[0]), code(f"[{extra}]"), extras.get(extra, "this site")) for line in lines]
     return table(("package", "installed", "for"), rows)
+
+
+def frames() -> str:
+    """The columns of every frame, from the table that the frames are made of."""
+    return markdown()
 
 
 def servers() -> str:

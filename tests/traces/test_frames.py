@@ -234,6 +234,41 @@ def test_hundreds_of_names_make_no_column_more():
     assert traces.attributes_df()["key"].nunique() == 500
 
 
+def test_spans_of_an_sdk_that_keeps_its_fields_elsewhere_give_the_same_frames():
+    class Elsewhere:
+        """A span with the public names only."""
+
+        def __init__(self, span):
+            self.span = span
+
+        def __getattr__(self, name):
+            if name.startswith("_"):
+                raise AttributeError(name)
+            return getattr(self.span, name)
+
+    def make(tracer):
+        with tracer.start_as_current_span("a", attributes={"x": 1, "gen_ai.conversation.id": "c"}) as span:
+            span.add_event("e", {"k": "v"})
+            with tracer.start_as_current_span("b"):
+                pass
+
+    spans = exported(make)
+    ours, theirs = Traces.from_spans(spans), Traces.from_spans([Elsewhere(span) for span in spans])
+
+    pd.testing.assert_frame_equal(ours.spans_df(), theirs.spans_df())
+    pd.testing.assert_frame_equal(ours.events_df(), theirs.events_df())
+
+
+def test_spans_that_are_still_open_are_taken_as_they_are_now():
+    tracer = TracerProvider().get_tracer("t")
+    with tracer.start_as_current_span("open", attributes={"a": 1}) as span:
+        traces = Traces.from_spans([span])
+        span.set_attribute("b", 2)
+
+    assert traces.spans_df()["is_running"].tolist() == [True]
+    assert traces.spans_df()["attributes_json"].tolist() == ['{"a":1}']
+
+
 def test_spans_of_one_name_are_all_there():
     def make(tracer):
         for _ in range(3):
