@@ -46,19 +46,29 @@ def array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
         return pa.array([None if value is None else as_int(value) for value in values], pa.int64()).cast(kind)
 
 
-def json_column(values: Sequence[Mapping[str, Any] | None], without: AbstractSet[str] = frozenset()) -> pa.Array:
-    """JSON text of mappings, some of their keys left out; missing where nothing is left."""
-    write = partial(
-        to_json, inf_nan_mode="strings", bytes_mode="base64", fallback=str, exclude=set(without) if without else None
-    )
+def json_column(
+    values: Sequence[Mapping[str, Any] | None], without: AbstractSet[str], where: Sequence[bool]
+) -> pa.Array:
+    """JSON text of mappings; missing for those of which nothing is left.
+
+    Args:
+        values: The mappings.
+        without: Keys that are left out ...
+        where: ... of these mappings.
+    """
+    whole = partial(to_json, inf_nan_mode="strings", bytes_mode="base64", fallback=str)
+    part = partial(whole, exclude=set(without))
+    pairs = list(zip(values, where, strict=True))
     try:
-        texts = [write(each) if each else None for each in values]
+        texts = [None if not each else part(each) if cut else whole(each) for each, cut in pairs]
     except (PydanticSerializationError, ValueError):
-        texts = [
-            dumps({key: each[key] for key in each if key not in without}).encode() if each else None for each in values
-        ]
+        rest = (
+            {key: each[key] for key in each if not cut or key not in without} if each else {} for each, cut in pairs
+        )
+        texts = [dumps(each).encode() if each else None for each in rest]
     written = pa.array(texts, pa.large_binary()).cast(TEXT)
-    return pc.if_else(pc.equal(written, "{}"), pa.scalar(None, TEXT), written) if without else written
+    emptied = pc.equal(written, "{}")
+    return pc.if_else(emptied, pa.scalar(None, TEXT), written) if pc.any(emptied).as_py() else written
 
 
 def hex_column(numbers: Sequence[int | None]) -> pa.Array:

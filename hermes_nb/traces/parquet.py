@@ -51,7 +51,7 @@ _NO_DAY: Final = "__HIVE_DEFAULT_PARTITION__"
 
 
 def write(analysis: Analysis, folder: Path, *, content: bool) -> None:
-    """Write every frame; files of the same traces that are there already are replaced.
+    """Write every frame but that of attributes, which repeats the spans' JSON; files of the same traces are replaced.
 
     Args:
         analysis: The spans.
@@ -60,7 +60,7 @@ def write(analysis: Analysis, folder: Path, *, content: bool) -> None:
     """
     days = _days(analysis)
     for name in FRAMES:
-        if name == "messages" and not content:
+        if name == "spans_attributes" or (name == "messages" and not content):
             continue
         table = build(name, analysis)
         if name == "spans":

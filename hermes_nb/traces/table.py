@@ -151,20 +151,26 @@ class Builder:
             self.spill(name, pa.table(arrays))
 
 
+_TYPES_OF_OURS: Final = frozenset(names.SPAN_TYPES)
+
+
 def _describe_spans(columns: dict[str, Any], builder: Builder) -> None:
     """Replace the attributes by JSON, and add the columns that tell what each span says of itself."""
     attributes = columns.pop("attributes")
     present = set().union(*attributes)
     spoken = set(filter(names.is_content, present))
-    columns["attributes_json"] = json_column(attributes, without=spoken)
-    said = [not spoken.isdisjoint(each) for each in attributes] if spoken else []
+    said = [not spoken.isdisjoint(each) for each in attributes] if spoken else [False] * len(attributes)
+    columns["attributes_json"] = json_column(attributes, spoken, said)
     if builder.content and spoken:
         words = [each if has else None for each, has in zip(attributes, said, strict=True)]
-        columns["content_json"] = json_column(words, without=present - spoken)
+        columns["content_json"] = json_column(words, present - spoken, said)
     else:
         columns["content_json"] = [None] * len(attributes)
         builder.left_out += sum(said)
-    columns["own_type"] = list(map(names.span_type, attributes))
+    marks = pick(attributes, (names.SPAN_TYPE,), as_text, present)
+    columns["own_type"] = [
+        own if own in _TYPES_OF_OURS else names.span_type(each) for own, each in zip(marks, attributes, strict=True)
+    ]
     columns["own_turn_id"] = pick(attributes, (names.TURN_ID,), as_text, present)
     columns["own_conversation_id"] = pick(attributes, names.CONVERSATIONS, as_text, present)
     columns["own_agent_name"] = pick(attributes, names.AGENTS, as_text, present)
@@ -182,4 +188,4 @@ def _describe(columns: dict[str, Any], builder: Builder) -> None:
         builder.left_out += sum(told)
         columns["body"] = [None if each else body for each, body in zip(told, columns["body"], strict=True)]
         attributes = [{} if each else said for each, said in zip(told, attributes, strict=True)]
-    columns["attributes_json"] = json_column(attributes, without=spoken)
+    columns["attributes_json"] = json_column(attributes, spoken, [bool(spoken)] * len(attributes))

@@ -82,7 +82,11 @@ def test_files_are_partitioned_by_day_and_bear_the_version_of_the_columns(traces
 
     assert [re.fullmatch(r"day=\d{4}-\d\d-\d\d", path.parent.name) is not None for path in paths] == [True]
     assert pq.read_schema(paths[0]).metadata[b"hermes_nb.schema"] == b"1"
-    assert {path.name for path in (tmp_path / "turns").iterdir()} == set(FRAMES) - {"messages", "metrics"}
+    assert {path.name for path in (tmp_path / "turns").iterdir()} == set(FRAMES) - {
+        "messages",
+        "metrics",
+        "spans_attributes",
+    }
 
 
 def test_names_from_a_trace_never_become_paths(tmp_path):
