@@ -40,6 +40,7 @@ class Analysis:
         self.now = now
         self._whole: dict[str, pa.Array] = {}
         self._made: dict[Any, Any] = {}
+        self.built: dict[tuple[str, bool], pa.Table] = {}
 
     def __len__(self) -> int:
         return len(self.spans)

@@ -141,7 +141,8 @@ class Traces(Frames):
         Raises:
             ValueError: There is no such turn.
         """
-        return Trace(turn_id, Stored(self.analysis().turn(turn_id)))
+        again = None if self._again is None else lambda: self.with_content().analysis().turn(turn_id)
+        return Trace(turn_id, Stored(self.analysis().turn(turn_id), again))
 
     @property
     def turn_ids(self) -> list[str]:
@@ -200,9 +201,10 @@ def load(
 
     wanted = Selection(conversation_id, nanoseconds(since, "since"), nanoseconds(until, "until"), limit)
     loaded = read(source, wanted, content=content)
-    again = partial(load, source, content=True, conversation_id=conversation_id, since=since, until=until, limit=limit)
-    is_whole = content or hasattr(source, "read")
-    return Traces(loaded.tables, loaded.report, spans=loaded.spans, again=None if is_whole else again)
+    part = {"conversation_id": conversation_id, "since": since, "until": until, "limit": limit}
+    again = partial(load, loaded.sources, content=True, **part)  # type: ignore[arg-type]  # the same as here
+    can_be_read_again = not content and not any(hasattr(each, "read") for each in loaded.sources)
+    return Traces(loaded.tables, loaded.report, spans=loaded.spans, again=again if can_be_read_again else None)
 
 
 def concat(traces: Iterable[Trace | Traces]) -> Traces:
@@ -214,7 +216,8 @@ def concat(traces: Iterable[Trace | Traces]) -> Traces:
     report = sum((part._report for part in parts if isinstance(part, Traces)), Report())  # noqa: SLF001  same family
     if repeated:
         report.notes.append(f"{repeated:,} records of spans that are there twice were dropped")
-    return Traces(lambda: tables, report)
+    is_whole = all(part.analysis().tables.content for part in parts)
+    return Traces(lambda: tables, report, again=None if is_whole else lambda: concat(p.with_content() for p in parts))
 
 
 def convert(source: Source, folder: str | PathLike[str], *, content: bool = False) -> Report:

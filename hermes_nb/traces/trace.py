@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, Self
 
 from hermes_nb.traces.frames import Frames
 from hermes_nb.traces.pages import html_tree
-from hermes_nb.traces.sources import Live
+from hermes_nb.traces.sources import Live, Stored
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from hermes_nb.telemetry.store import LiveStore
     from hermes_nb.traces.analysis import Analysis
     from hermes_nb.traces.plots import TurnPlots
@@ -46,10 +48,21 @@ class Trace(Frames):
             return self._ended
         from hermes_nb.traces.analysis import Analysis  # noqa: PLC0415  loads pyarrow
 
-        found = Analysis(self._source.tables(), self._source.now())
+        found = Analysis(self._source.tables(content=False), self._source.now())
         if len(found) and found.ended.all():
             self._ended = found
         return found
+
+    def table(self, name: str, *, content: bool = False) -> pa.Table:
+        """A frame as an Arrow table, for polars, DuckDB and others; see `Frames.table`."""
+        whole = self.with_content() if content or name == "messages" else self
+        return super(Trace, whole).table(name, content=content)
+
+    def with_content(self) -> Trace:
+        """The same with what was said: read again, if it was left out when it was loaded."""
+        if self.analysis().tables.content:
+            return self
+        return Trace(self.turn_id, Stored(self._source.tables(content=True), None))
 
     @property
     def plot(self) -> TurnPlots:
@@ -64,7 +77,9 @@ class Trace(Frames):
 
     def __repr__(self) -> str:
         """The span tree in words."""
-        return self.text_tree() or f"<Trace of turn {self.turn_id!r}, no spans yet>"
+        return (
+            self.text_tree() or f"<Trace of turn {self.turn_id!r}, {'; '.join(self._source.notes()) or 'no spans yet'}>"
+        )
 
     def _repr_html_(self) -> str:
         return html_tree(self.span_rows())

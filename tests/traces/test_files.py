@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import re
 from html.parser import HTMLParser
+from pathlib import Path
 
 import duckdb
 import pandas as pd
@@ -19,6 +20,8 @@ from hermes_nb.traces import Traces, concat, load
 from hermes_nb.traces.catalogue import FRAMES
 from hermes_nb.traces.columns import to_pandas
 from tests.support.journeys import compressed, eventful, interrupted, plain_trace, steered
+
+DATA = Path(__file__).parent.parent / "data" / "traces"
 
 
 @pytest.fixture(scope="module")
@@ -36,6 +39,14 @@ def assert_same(one, other, *, without: tuple[str, ...] = ()) -> None:
 
 
 def test_every_frame_comes_back_from_parquet_exactly_as_it_was(traces, tmp_path):
+    traces.to_parquet(tmp_path / "turns", content=True)
+
+    assert_same(traces, load(tmp_path / "turns", content=True))
+
+
+@pytest.mark.parametrize("name", ["genai/jaegerui_genaiTestTrace.json", "otlp/oteltui_mixed_sample.jsonl"])
+def test_traces_of_other_tools_come_back_from_parquet_too(tmp_path, name):
+    traces = load(DATA / name, content=True)
     traces.to_parquet(tmp_path / "turns", content=True)
 
     assert_same(traces, load(tmp_path / "turns", content=True))

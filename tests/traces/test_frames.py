@@ -152,6 +152,10 @@ def test_a_trace_without_spans_gives_empty_frames_and_says_so():
     assert repr(trace) == "<Trace of turn 'turn-1', no spans yet>"
     assert trace._repr_html_() == "<p>no spans yet</p>"
 
+    store = LiveStore()
+    store.notes.append("no spans: OTEL_SDK_DISABLED is set")
+    assert repr(Trace.live(store, "turn-1")) == "<Trace of turn 'turn-1', no spans: OTEL_SDK_DISABLED is set>"
+
 
 # ---------------------------------------------------------------------------------------- messages
 

@@ -15,9 +15,10 @@ import pyarrow as pa
 import pytest
 
 import hermes_nb as hn
-from hermes_nb.traces import load
+from hermes_nb.traces import concat, load
 from hermes_nb.traces.readers.report import File
 from hermes_nb.traces.readers.texts import rows as text_rows
+from tests.support.journeys import plain_trace
 
 DATA = Path(__file__).parent.parent / "data" / "traces"
 COUNTS = {
@@ -312,7 +313,7 @@ def test_spans_of_the_sdks_own_json_are_understood(file):
 
 TIMES = """
 import sys, json
-from hermes_nb.traces import load
+from hermes_nb.traces import concat, load
 frame = load(sys.argv[1]).spans_df()
 starts, durations = ([each.value for each in frame[name]] for name in ("start_time", "duration"))
 print(json.dumps([str(frame.dtypes["start_time"]), starts, durations]))
@@ -443,6 +444,23 @@ def test_what_was_said_is_left_out_told_and_read_when_it_is_asked_for(file):
     assert "had content, which was left out" in str(traces.report)
     assert traces.messages_df()["content"].tolist() == ["secret"]
     assert "secret" in traces.spans_df(content=True).to_csv()
+
+
+def test_what_was_said_can_be_asked_of_one_turn_and_of_traces_put_together(tmp_path):
+    trace = plain_trace("Why?")
+    trace.to_otlp_json(tmp_path / "turn.jsonl", content=True)
+    loaded = load(tmp_path / "turn.jsonl")
+
+    for one in (loaded.trace(trace.turn_id), concat([loaded]), concat([loaded, loaded])):
+        assert "Why?" in one.messages_df()["content"].tolist()
+        assert one.spans_df(content=True)["attributes_json"].str.contains("Why?", regex=False).any()
+
+
+def test_what_only_our_turns_count_is_unknown_of_other_tools_turns():
+    turns = load(DATA / "genai/jaegerui_genaiTestTrace.json").turns_df()
+
+    assert turns[["iterations", "retries", "refunds", "grace_used"]].isna().all().all()
+    assert turns["tool_calls"].tolist() == [7, 0]
 
 
 def test_stand_ins_of_open_spans_give_way_to_the_spans_themselves(file):

@@ -34,12 +34,15 @@ BUILDERS: Final[dict[str, Callable[[Analysis], dict[str, Any]]]] = {
 
 
 def build(name: str, analysis: Analysis, *, content: bool = False) -> pa.Table:
-    """The frame as an Arrow table.
+    """The frame as an Arrow table; built once.
 
     Args:
         name: A key of `schema.FRAMES`.
         analysis: The spans.
         content: For `spans`, put what was said among the attributes too.
     """
-    columns = spans.spans(analysis, content=content) if name == "spans" else BUILDERS[name](analysis)
-    return conform(name, columns, len(next(iter(columns.values()))))
+    key = name, content and name == "spans"
+    if key not in analysis.built:
+        columns = spans.spans(analysis, content=content) if name == "spans" else BUILDERS[name](analysis)
+        analysis.built[key] = conform(name, columns, len(next(iter(columns.values()))))
+    return analysis.built[key]

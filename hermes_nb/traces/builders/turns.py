@@ -52,10 +52,15 @@ TOTALS: Fields = {
     "reasoning_tokens": ((sc.HERMES_TURN_USAGE_REASONING_OUTPUT_TOKENS,), as_int),
     "cost_usd": ((sc.HERMES_TURN_COST_USD,), as_float),
 }
-_COUNTED = {
-    "iterations": "iteration", "api_calls": "chat", "api_attempts": "attempt", "retries": "retry",
-    "fallbacks": "fallback", "compressions": "compression", "refunds": "refund", "tool_calls": "tool",
-}  # fmt: skip
+_ONLY_OURS = {
+    "iterations": "iteration",
+    "api_attempts": "attempt",
+    "retries": "retry",
+    "fallbacks": "fallback",
+    "compressions": "compression",
+    "refunds": "refund",
+}
+"""What is counted by spans that no other tool writes."""
 
 
 def turns(analysis: Analysis) -> dict[str, Any]:
@@ -67,11 +72,12 @@ def turns(analysis: Analysis) -> dict[str, Any]:
     columns["error_type"] = analysis.column("own_error_type", spans)
     columns["agent_name"] = pc.take(analysis.agent_name, pa.array(np.where(spans >= 0, spans, members)))
     columns |= read(said, TURNS)
-    columns |= {name: or_else(columns[name], groups.number(analysis.of(kind))) for name, kind in _COUNTED.items()}
-    columns["steer_count"] = or_else(columns["steer_count"], groups.number(marked(analysis, STEER)))
+    columns["api_calls"] = or_else(columns["api_calls"], groups.number(_answered(analysis)))
+    columns["tool_calls"] = or_else(columns["tool_calls"], groups.number(analysis.of("tool")))
     columns["parent_turn_id"] = or_else(columns["parent_turn_id"], _turn_above(analysis, spans))
     columns["tool_errors"] = groups.number(_tool_errors(analysis))
-    columns["grace_used"] = _grace(groups)
+    is_ours = [row < 0 or names.SPAN_TYPE in each for row, each in zip(spans.tolist(), said, strict=True)]
+    columns |= _of_ours(groups, columns, pa.array(is_ours, pa.bool_()))
     columns["providers_used"] = _providers(groups)
     usage, totals = groups.usage(), read(said, TOTALS)
     columns |= {name: or_else(usage[name], totals[name]) for name in usage}
@@ -83,6 +89,26 @@ def _turns(analysis: Analysis) -> tuple[Groups, Rows, Rows]:
     of = forest.codes(analysis.turn_id)
     groups = Groups(analysis, of, int(of.max(initial=-1)) + 1)
     return groups, groups.first(analysis.of("turn")), groups.first(np.arange(len(analysis)))
+
+
+def _of_ours(groups: Groups, said: dict[str, Any], is_ours: pa.Array) -> dict[str, Any]:
+    """What only our turns tell: as they say, else counted; of other tools' turns it is not known."""
+    analysis = groups.analysis
+    counted: dict[str, Any] = {name: groups.number(analysis.of(kind)) for name, kind in _ONLY_OURS.items()}
+    counted["steer_count"] = groups.number(marked(analysis, STEER))
+    nothing = pa.scalar(None, pa.int64())
+    columns = {name: pc.if_else(is_ours, or_else(said[name], numbers), nothing) for name, numbers in counted.items()}
+    return columns | {
+        "grace_used": pc.if_else(is_ours, pa.array(_grace(groups), pa.bool_()), pa.scalar(None, pa.bool_()))
+    }
+
+
+def _answered(analysis: Analysis) -> Rows:
+    """The chats that have ended without failing."""
+    chats = analysis.of("chat")
+    failed = pc.equal(analysis.column("status", chats), "ERROR").to_numpy(zero_copy_only=False)
+    answered: Rows = chats[analysis.ended[chats] & ~failed]
+    return answered
 
 
 def _root_ids(analysis: Analysis, groups: Groups) -> pa.Array:

@@ -38,11 +38,13 @@ class Loaded(NamedTuple):
     """What was loaded.
 
     Attributes:
+        sources: The single sources.
         tables: Gives the tables.
         report: What was read, and what was not.
         spans: The frame of spans, where it was ready.
     """
 
+    sources: list[Any]
     tables: Callable[[], Tables]
     report: Report
     spans: pa.Table | None = None
@@ -71,10 +73,11 @@ def read(source: Source, selection: Selection, *, content: bool) -> Loaded:
     if len(sources) == 1 and _is_plain_dataset(sources[0]):
         file = File(name(sources[0]))
         spans, tables = parquet.read(sources[0], file, selection, content=content)
-        return Loaded(tables, Report([file]), spans)
+        return Loaded(sources, tables, Report([file]), spans)
     builder = Builder(content=content)
     report, parts = stream(sources, selection, builder)
-    return _finished(merging.concat([*parts, builder.build()]), report, selection, builder.left_out)
+    everything = _finished(merging.concat([*parts, builder.build()]), report, selection, builder.left_out)
+    return Loaded(sources, lambda: everything, report)
 
 
 def stream(sources: list[Any], selection: Selection, builder: Builder) -> tuple[Report, list[Tables]]:
@@ -161,8 +164,8 @@ def _unreadable(report: Report) -> UnreadableTrace:
     return UnreadableTrace("nothing could be read: " + " | ".join(reasons[:_EXAMPLES]) + more, report.files[0].path)
 
 
-def _finished(tables: Tables, report: Report, selection: Selection, left_out: int) -> Loaded:
-    """Each span once, the traces that are asked for, and what is to be said of it."""
+def _finished(tables: Tables, report: Report, selection: Selection, left_out: int) -> Tables:
+    """Each span once, and the traces that are asked for; the report says so."""
     tables, repeated = merging.once(tables)
     tables, others = merging.select(tables, selection)
     notes = {
@@ -171,4 +174,4 @@ def _finished(tables: Tables, report: Report, selection: Selection, left_out: in
         "spans, events or message parts had content, which was left out; load(..., content=True) keeps it": left_out,
     }
     report.notes += [f"{number:,} {note}" for note, number in notes.items() if number]
-    return Loaded(lambda: tables, report)
+    return tables
