@@ -153,7 +153,8 @@ _LISTED: Final = (
 _STYLE: Final = """
 :root { color-scheme: light dark; font: 14px/1.5 system-ui, sans-serif; }
 body { max-width: 1100px; margin: 2em auto; padding: 0 1em; }
-table { border-collapse: collapse; } td, th { vertical-align: baseline; } img { max-width: 100%; }
+table { border-collapse: collapse; } td, th { vertical-align: baseline; text-align: left; padding-right: 1em; }
+img { max-width: 100%; }
 section { border-top: 1px solid #8888; margin-top: 2em; } h1, h2 { font-weight: 600; }
 pre { white-space: pre-wrap; overflow-wrap: anywhere; margin: 0; } .scroll { overflow-x: auto; }
 """
@@ -177,7 +178,7 @@ def to_html(frames: Frames, path: str | PathLike[str], *, content: bool) -> None
 
 def _page(frames: Frames, *, content: bool) -> str:
     turns = frames.table("turns").select(_LISTED)
-    rows = [["" if value is None else value for value in row.values()] for row in turns.to_pylist()]
+    rows = (row.values() for row in turns.to_pylist())
     parts = [f'<div class="scroll">{html_table(_LISTED, rows)}</div>', _pictures(frames)]
     analysis = frames.analysis()
     own = [turn for turn, parent in zip(*_turns(frames), strict=True) if parent is None]

@@ -166,8 +166,7 @@ class Traces(Frames):
         turns = self.table("turns")
         shown = turns.select(_LISTED).slice(0, _SHOWN).to_pylist()
         more = f"<p>... and {len(turns) - _SHOWN:,} more turns</p>" if len(turns) > _SHOWN else ""
-        rows = [["" if value is None else value for value in row.values()] for row in shown]
-        return f"<p>{escape(repr(self))}</p>{html_table(_LISTED, rows)}{more}"
+        return f"<p>{escape(repr(self))}</p>{html_table(_LISTED, (row.values() for row in shown))}{more}"
 
 
 def load(

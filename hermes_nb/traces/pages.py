@@ -6,10 +6,11 @@ stay.
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
 from html import escape
 from typing import TYPE_CHECKING, Any, Final
 
-from hermes_nb.traces.drawing import forest, label, lasted, mark, one_line, walk
+from hermes_nb.traces.drawing import duration, forest, label, lasted, mark, one_line, walk
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -78,11 +79,21 @@ def _bar(span: SpanRow, color: str, first: int, last: int) -> str:
     return f'<div style="height:8px;width:100%;background:linear-gradient(to right, {stops})"></div>'
 
 
-def html_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+def words(value: Any) -> str:
+    """A value of a frame in words: durations and times short, nothing as nothing."""
+    if value is None:
+        return ""
+    if isinstance(value, timedelta):
+        return duration(value / timedelta(microseconds=1) * 1_000)
+    return f"{value:%Y-%m-%d %H:%M:%S}" if isinstance(value, datetime) else str(value)
+
+
+def html_table(columns: Sequence[str], rows: Iterable[Iterable[Any]]) -> str:
     """A plain table; every cell is escaped, and cut to one line."""
     head = "".join(f'<th style="{_CELL}">{escape(name)}</th>' for name in columns)
-    body = "".join(
-        "<tr>" + "".join(f'<td style="{_CELL}">{escape(one_line(str(cell)))}</td>' for cell in row) + "</tr>"
-        for row in rows
-    )
+    body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows)
     return f'<table style="border:0"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
+
+
+def _cell(value: Any) -> str:
+    return f'<td style="{_CELL};white-space:nowrap">{escape(one_line(words(value)))}</td>'
