@@ -317,7 +317,7 @@ def test_steers_interrupts_and_troubles_are_events_of_the_iteration():
         turn.recorder.tell(events.Interrupt("api", "observed", "tool_call", 0.004))
         turn.recorder.tell(events.Degraded("guard", "no lock, password=correct-horse"))
         turn.recorder.tell(events.Degraded("price", "no price"))
-        turn.recorder.tell(events.Checkpointed("/home/ada", "3f2a"))
+        turn.recorder.tell(events.Checkpointed("project", "3f2a"))
         tool.status = "ok"
 
     told_of = {event.name: dict(event.attributes) for event in turn.named("hermes.iteration").events}
