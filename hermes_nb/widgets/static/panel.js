@@ -35,6 +35,7 @@ class Panel {
     this.number = 0; // of the last message
     this.skew = Infinity; // ms that this clock is ahead of the kernel's
     this.asked = 0;
+    this.height = 0; // as the kernel knows it
     this.dead = "";
     this.top = new Head();
     this.gauges = new Gauges();
@@ -74,6 +75,7 @@ class Panel {
     for (const [event, listener] of Object.entries(this.listeners)) this.model.on(event, listener);
     this.size = new ResizeObserver(() => this.measure());
     this.size.observe(this.root);
+    this.size.observe(this.transcript.log);
     this.timer = setInterval(() => this.beat(), 250);
   }
 
@@ -125,7 +127,11 @@ class Panel {
 
   measure() {
     const height = Math.round(this.root.getBoundingClientRect().height);
-    if (height > 0 && height < 4000 && !this.dead) this.send("size", { height });
+    if (height > 0 && height < 4000 && height !== this.height && !this.dead) {
+      this.height = height;
+      this.send("size", { height });
+    }
+    this.transcript.follow();
     this.tick();
   }
 
