@@ -18,12 +18,13 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from hermes_nb.traces.builders import build
 from hermes_nb.traces.catalogue import FRAMES
 from hermes_nb.traces.columns import TEXT, conform
+from hermes_nb.traces.readers.report import File
+from hermes_nb.traces.schema import VERSION
 from hermes_nb.traces.table import Builder, Tables
 
 if TYPE_CHECKING:
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from hermes_nb.traces.analysis import Analysis
-    from hermes_nb.traces.readers.report import File
     from hermes_nb.traces.readers.selection import Selection
 
 MORE: Final = ("content_json", "resource_json")
@@ -132,7 +132,7 @@ def read(folder: Path, file: File, selection: Selection, *, content: bool) -> tu
         content: Read what was said too.
     """
     file.format = "Parquet of hermes_nb"
-    wanted = None if selection.is_everything else _chosen(folder, selection)
+    wanted = None if selection.is_everything else _chosen(folder, selection, file)
     stored = _stored(folder, "spans", file, wanted, leave_out=() if content else ("content_json",))
     kinds = ("events", "links", "metrics", *(("messages",) if content else ()))
     others = {kind: _stored(folder, kind, file, wanted) for kind in kinds}
@@ -150,35 +150,53 @@ def has_each_trace_once(folder: Path) -> bool:
 
 
 def _are_apart(paths: list[Path]) -> bool:
-    ids = [pc.unique(pq.read_table(path, columns=["trace_id"])["trace_id"]) for path in paths]
+    try:
+        ids = [pc.unique(_table(path, ["trace_id"])["trace_id"]) for path in paths]
+    except (OSError, pa.ArrowException):
+        return False
     return len(pc.unique(pa.chunked_array(ids))) == sum(map(len, ids))
 
 
+def _table(path: Path, columns: list[str] | None = None, filters: Any = None) -> pa.Table:
+    return pq.read_table(path, columns=columns, filters=filters, partitioning=None)
+
+
 def _stored(folder: Path, name: str, file: File, wanted: pa.Array | None, leave_out: tuple[str, ...] = ()) -> pa.Table:
-    """All rows of one dataset, or those of some traces; an empty table where there is none."""
-    paths = sorted((folder / name).rglob("*.parquet")) if (folder / name).is_dir() else []
-    if not paths:
-        return conform(name, {}, 0)
-    found = ds.dataset(paths, format="parquet")
-    file.lines += len(paths)
-    columns = [column for column in found.schema.names if column not in leave_out]
-    one_of = None if wanted is None or "trace_id" not in columns else pc.field("trace_id").isin(wanted)
-    table = found.to_table(columns=columns, filter=one_of)
+    """All rows of one dataset, or those of some traces; files that cannot be read are skipped."""
+    found = [conform(name, {}, 0)]
+    for path in sorted((folder / name).rglob("*.parquet")) if (folder / name).is_dir() else ():
+        try:
+            schema = pq.read_schema(path)
+            columns = [column for column in schema.names if column not in leave_out]
+            one_of = None if wanted is None or "trace_id" not in columns else pc.field("trace_id").isin(wanted)
+            found.append(_table(path, columns, one_of))
+        except (OSError, pa.ArrowException) as error:
+            file.skip(f"{type(error).__name__}: {error}", str(path))
+            continue
+        if (schema.metadata or {}).get(b"hermes_nb.schema", VERSION.encode()) != VERSION.encode():
+            file.skip("columns that only a newer hermes_nb knows, if there are any", str(path))
+        file.lines += 1
+    table = pa.concat_tables(found, promote_options="permissive")
     file.rows[name] += len(table)
     return table
 
 
-def _chosen(folder: Path, selection: Selection) -> pa.Array:
+def _chosen(folder: Path, selection: Selection, file: File) -> pa.Array:
     """The ids of the traces that are asked for, from three columns."""
-    spans = ds.dataset(sorted((folder / "spans").rglob("*.parquet")), format="parquet")
-    table = spans.to_table(columns=["trace_id", "conversation_id", "start_time"])
+    others = tuple(
+        name for name in (*(column.name for column in FRAMES["spans"].columns), *MORE) if name not in _TO_CHOOSE
+    )
+    table = _stored(folder, "spans", File(file.path), None, leave_out=others).select(_TO_CHOOSE)
     first = table.group_by("trace_id").aggregate([("start_time", "min"), ("conversation_id", "distinct")])
     if selection.conversation_id is not None:
         inside = [selection.conversation_id in each for each in first["conversation_id_distinct"].to_pylist()]
-        first = first.filter(pa.array(inside))
+        first = first.filter(pa.array(inside, pa.bool_()))
     starts = first["start_time_min"].cast(pa.int64()).to_pylist()
     found = zip(first["trace_id"].to_pylist(), starts, strict=True)
     return pa.array([trace for trace, _ in selection.newest(list(found), lambda each: each[1])], TEXT)
+
+
+_TO_CHOOSE: Final = ["trace_id", "conversation_id", "start_time"]
 
 
 def _sorted(spans: pa.Table) -> pa.Table:

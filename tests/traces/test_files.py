@@ -120,6 +120,20 @@ def test_an_interrupted_write_leaves_nothing_half_done(traces, tmp_path, monkeyp
     assert not list(tmp_path.rglob("*.parquet"))
 
 
+def test_a_damaged_file_in_a_folder_is_skipped_and_told(tmp_path):
+    first, second = plain_trace("one"), plain_trace("two")
+    first.to_parquet(tmp_path / "turns")
+    (damaged,) = (tmp_path / "turns" / "spans").rglob("*.parquet")
+    damaged.write_bytes(damaged.read_bytes()[:-100])
+    with pytest.raises(hn.UnreadableTrace, match=str(damaged)):
+        load(tmp_path / "turns" / "spans")
+
+    second.to_parquet(tmp_path / "turns")
+    back = load(tmp_path / "turns")
+    assert back.turns_df()["turn_id"].tolist() == [second.turn_id]
+    assert str(damaged) in str(back.report.files[0].examples)
+
+
 # ---------------------------------------------------------------------------------------- other tools
 
 

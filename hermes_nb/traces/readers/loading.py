@@ -73,7 +73,10 @@ def read(source: Source, selection: Selection, *, content: bool) -> Loaded:
     if len(sources) == 1 and _is_plain_dataset(sources[0]):
         file = File(name(sources[0]))
         spans, tables = parquet.read(sources[0], file, selection, content=content)
-        return Loaded(sources, tables, Report([file]), spans)
+        report = Report([file])
+        if file.skipped and not file.rows.total():
+            raise _unreadable(report)
+        return Loaded(sources, tables, report, spans)
     builder = Builder(content=content)
     report, parts = stream(sources, selection, builder)
     everything = _finished(merging.concat([*parts, builder.build()]), report, selection, builder.left_out)
