@@ -140,17 +140,18 @@ def take(shot: Shot, notebook: Notebook, path: Path) -> None:
 
 def session(theme: str, wanted: dict[str, Shot], chromium: Browser, out: Path) -> None:
     """All pictures of one theme, from one server."""
-    root = Path(tempfile.mkdtemp(prefix="hermes-nb-shots-"))
-    for name, shot in wanted.items():
-        show = f"run = {shot.agent}.start(QUESTION, session=False)\nrun"
-        write_notebook(root / f"{name}.ipynb", [SETUP, show])
-    with Jupyter(root, theme=theme) as jupyter:
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
         for name, shot in wanted.items():
-            notebook = Notebook.open(chromium, jupyter.url(f"{name}.ipynb"), width=shot.width, height=1100)
-            notebook.command("application:toggle-left-area")
-            take(shot, notebook, out / f"panel_{name}.png")
-            print(name, notebook.errors or "")
-            notebook.close()
+            show = f"run = {shot.agent}.start(QUESTION, session=False)\nrun"
+            write_notebook(root / f"{name}.ipynb", [SETUP, show])
+        with Jupyter(root, theme=theme) as jupyter:
+            for name, shot in wanted.items():
+                notebook = Notebook.open(chromium, jupyter.url(f"{name}.ipynb"), width=shot.width, height=1100)
+                notebook.command("application:toggle-left-area")
+                take(shot, notebook, out / f"panel_{name}.png")
+                print(name, notebook.errors or "")
+                notebook.close()
 
 
 def main() -> None:
