@@ -90,7 +90,7 @@ class Analysis:
         known = np.flatnonzero(ids.is_valid().to_numpy(zero_copy_only=False))
         first = np.full(traces.max(initial=-1) + 2, -1, np.int64)
         first[traces[known[::-1]]] = known[::-1]
-        return pc.coalesce(ids, take(ids, first[traces]))
+        return pc.coalesce(ids, take(ids, np.where(traces >= 0, first[traces], -1)))
 
     @cached_property
     def agent_name(self) -> pa.Array:

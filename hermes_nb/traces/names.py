@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
 SPAN_TYPE: Final = "hermes.span.type"
 TURN_ID: Final = "hermes.turn.id"
-PARENT_TURN_ID: Final = "hermes.parent_turn.id"
 ITERATION: Final = "hermes.iteration.number"
 CONVERSATION: Final = "gen_ai.conversation.id"
 OPERATION: Final = "gen_ai.operation.name"
