@@ -124,6 +124,11 @@ class Study(StudyFrames):
         ends = ", ".join(f"{count:,} {reason}" for reason, count in now["exit_reasons"].items())
         return f"<Study {now['state']}: {now['done']:,} of {now['total']:,} cases{'; ' if ends else ''}{ends}>"
 
+    def _ipython_display_(self) -> None:
+        from hermes_nb.widgets import show_study  # noqa: PLC0415  loaded with the first cell that shows a study
+
+        show_study(self)
+
     def _repr_html_(self) -> str:
         now = self.progress
         cells = {

@@ -51,3 +51,10 @@ def test_a_sweep_that_is_over_is_shown_as_its_record(kernel):
     before = len(kernel.panels())
     assert kernel.run("show_study(s)").startswith("Sweep done: 3 of 3 cases")
     assert len(kernel.panels()) == before
+
+
+def test_a_study_as_the_last_expression_of_a_cell_shows_itself(kernel):
+    before = len(kernel.panels())
+    kernel.run("s = study(0.3, 8)\ns")
+    assert len(kernel.panels()) == before + 1
+    assert kernel.run("print(s.wait(20), s.progress['state'])") == "True done"
