@@ -372,7 +372,7 @@ class TestTheProcess:
             reply = ask(local, "Count from 1 to 1000.", kill_once)
             assert reply.partial
         assert killed
-        assert hn.Agent(local).run("Say yes.", session=False).completed  # by a retry, if the dying process got the request
+        assert hn.Agent(local).run("Say yes.", session=False).completed  # perhaps by a retry
 
     def test_it_ends_with_the_last_provider_that_uses_it(self):
         local = hn.Local(context_window=1024)
