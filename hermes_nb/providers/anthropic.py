@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -17,9 +16,8 @@ from hermes_nb.providers.settings import (
     checked_headers,
     checked_model,
     checked_parameters,
-    checked_url,
-    credentials_for,
     on_this_machine,
+    place_of,
 )
 
 if TYPE_CHECKING:
@@ -80,16 +78,13 @@ class Anthropic(RemoteProvider):
         cache: bool = True,
         **request_parameters: Any,
     ) -> None:
-        moved = None if base_url else os.environ.get("ANTHROPIC_BASE_URL")
-        url = checked_url(base_url or moved or ENDPOINTS["anthropic"].base_url)
-        if moved and api_key is None:  # the environment names both
-            api_key = os.environ.get("ANTHROPIC_API_KEY") or None
+        url, credentials = place_of(ENDPOINTS["anthropic"], base_url, api_key)
         known = known_at(url)
         self._configure(
             model=checked_model(model),
             name=known.name if known else "anthropic",
             base_url=url,
-            credentials=credentials_for(url, api_key),
+            credentials=credentials,
             stream=bool(stream),
             timeouts=timeouts_of(timeout, local=on_this_machine(url)),
             headers=checked_headers(headers or {}),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
@@ -17,9 +16,8 @@ from hermes_nb.providers.settings import (
     checked_headers,
     checked_model,
     checked_parameters,
-    checked_url,
-    credentials_for,
     on_this_machine,
+    place_of,
 )
 
 if TYPE_CHECKING:
@@ -75,16 +73,13 @@ class OpenAIChat(RemoteProvider):
         send_reasoning: bool | None = None,
         **request_parameters: Any,
     ) -> None:
-        moved = None if base_url else os.environ.get("OPENAI_BASE_URL")
-        url = checked_url(base_url or moved or ENDPOINTS["openai"].base_url)
+        url, credentials = place_of(ENDPOINTS["openai"], base_url, api_key)
         known = known_at(url)
-        if moved and api_key is None:  # the environment names both
-            api_key = os.environ.get("OPENAI_API_KEY") or None
         self._configure(
             model=checked_model(model),
             name=name or (known.name if known else "openai"),
             base_url=url,
-            credentials=credentials_for(url, api_key),
+            credentials=credentials,
             stream=bool(stream),
             timeouts=timeouts_of(timeout, local=on_this_machine(url)),
             headers=checked_headers(headers or {}),

@@ -14,6 +14,8 @@ from hermes_nb.vocabulary.failures import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from hermes_nb.providers.endpoints import Endpoint
+
 
 def checked_model(model: str) -> str:
     """The model's name.
@@ -50,6 +52,21 @@ def credentials_for(url: str, api_key: str | CredentialPool | None) -> Credentia
     found_in = f"set {known.variable}, or " if known else "OPENAI_API_KEY is sent to OpenAI only; "
     msg = f"no key for {url}: {found_in}give api_key=..., or api_key='' for a server that wants none"
     raise ConfigurationError(msg)
+
+
+def place_of(
+    endpoint: Endpoint, base_url: str | None, api_key: str | CredentialPool | None
+) -> tuple[str, CredentialPool | None]:
+    """The address and the keys of a server that is `endpoint` unless the arguments or the environment say otherwise.
+
+    Raises:
+        ConfigurationError: The address is none, or the key is missing.
+    """
+    moved = None if base_url else os.environ.get(endpoint.url_variable)
+    url = checked_url(base_url or moved or endpoint.base_url)
+    if moved and api_key is None:  # the environment names both
+        api_key = os.environ.get(endpoint.variable) or None
+    return url, credentials_for(url, api_key)
 
 
 def checked_url(base_url: str) -> str:

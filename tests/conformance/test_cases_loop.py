@@ -19,17 +19,9 @@ import hermes_nb as hn
 from tests.conformance.support import agent, population, provider, roles, run, texts, tree
 from tests.support.pairing import problems
 from tests.support.server import CUT, Server, always, call, calls, say, slow, stall, status, stream, text_chunks, whole
+from tests.support.waiting import wait_for
 
 LYON = call("population", city="Lyon")
-
-
-def wait_for(condition, seconds: float = 10.0) -> bool:
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if condition():
-            return True
-        time.sleep(0.01)
-    return False
 
 
 def test_case_a01_the_grace_call_fires_once_a_turn():

@@ -30,6 +30,7 @@ from tests.support.server import (
     text_chunks,
     whole,
 )
+from tests.support.waiting import wait_for
 
 LYON = call("population", city="Lyon")
 
@@ -251,15 +252,6 @@ def test_loop_55_an_interrupt_in_the_middle_of_a_stream():
 
 def ignore(_event) -> None:
     return None
-
-
-def wait_for(condition, seconds: float = 10.0) -> bool:
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if condition():
-            return True
-        time.sleep(0.01)
-    return False
 
 
 def test_loop_56_an_interrupt_during_a_wait():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-import time
 from concurrent.futures import Future
 
 from hypothesis import HealthCheck, given, settings
@@ -13,68 +12,22 @@ import hermes_nb as hn
 from hermes_nb.lab.recording import PASSING, is_deed
 from hermes_nb.lab.replay import replay
 from hermes_nb.providers.scripted import Say
-from hermes_nb.testing import fails, no_waiting, say, script, span_tree
-from hermes_nb.vocabulary.failures import FailureReason
+from hermes_nb.testing import no_waiting, say, script, span_tree
 from hermes_nb.vocabulary.messages import ToolCall
-
-
-@hn.tool
-def count(number: int = 1) -> int:
-    """Counts."""
-    return number + 1
-
-
-@hn.tool
-def refuse() -> None:
-    """Always fails."""
-    raise LookupError("nothing here")
-
-
-@hn.tool(free=True, parallel_safe=True)
-def glance() -> str:
-    """Free."""
-    return "seen " * 50
-
-
-@hn.tool(parallel_safe=True)
-async def fetch(name: str = "x") -> dict:
-    """Async."""
-    return {"name": name, "at": time.monotonic()}
-
+from tests.support.anything import TOOLS, count, deeds, failures, finishes, ids, outside
 
 helper = hn.Agent(script(Say(calls=(ToolCall("", "count", "{}"),)), say("helped"), each_turn=True), tools=[count])
-TOOLS = [count, refuse, glance, fetch, helper.as_tool(name="helper", budget=3)]
+WITH_HELPER = [*TOOLS, helper.as_tool(name="helper", budget=3)]
 
 names = st.sampled_from(["count", "refuse", "glance", "fetch", "helper", "Count", "no_such_tool", ""])
 arguments = st.sampled_from(["{}", '{"number": 2}', '{"task": "help"}', "[1]", '{"number": ', ""])
-tool_calls = st.builds(ToolCall, st.sampled_from(["", "call_0", "call_1"]), names, arguments)
+tool_calls = st.builds(ToolCall, ids, names, arguments)
 texts = st.sampled_from(["", " ", "an answer", "<think>hm</think>yes", "déjà 日本 \ud800", "x" * 3_000])
-finishes = st.sampled_from(["stop", "length", "tool_calls", "content_filter", "unknown"])
 replies = st.builds(Say, texts, st.lists(tool_calls, max_size=3).map(tuple), finish_reason=finishes, reasoning=texts)
-failures = st.builds(
-    fails, st.sampled_from(list(FailureReason)), retry_after=st.sampled_from([None, 0.0, 5.0, 9_999.0]),
-    times=st.integers(1, 4), limit=st.sampled_from([None, 3_000, 100]),
-)  # fmt: skip
 good = st.sampled_from(
     [say("done"), Say("working", (ToolCall("", "count", "{}"), ToolCall("", "helper", '{"task": "x"}')))]
 )
 scripts = st.lists(st.one_of(good, good, replies, failures), max_size=10)
-deeds = st.lists(st.tuples(st.integers(1, 120), st.sampled_from(["steer", "interrupt", "boundary"])), max_size=3)
-
-
-def outside(run: Future[hn.Run], deeds, told: list[hn.Event]):
-    """A sink that steers and interrupts when the turn has come to certain events."""
-    todo = dict(deeds)
-
-    def sink(event: hn.Event) -> None:
-        told.append(event)
-        deed = todo.pop(len(told), None)
-        if deed == "steer":
-            run.result().steer(f"note {len(told)}")
-        elif deed:
-            run.result().interrupt(when="now" if deed == "interrupt" else "boundary")
-
-    return sink
 
 
 def played(chain, budget, deeds, window, session=False) -> hn.Run:
@@ -83,7 +36,11 @@ def played(chain, budget, deeds, window, session=False) -> hn.Run:
         for name, steps in zip("abc", chain, strict=False)
     ]
     agent = hn.Agent(
-        models, tools=TOOLS, budget=budget, compression=hn.Compression(minimum=500), guard=hn.RateGuard(shared=False)
+        models,
+        tools=WITH_HELPER,
+        budget=budget,
+        compression=hn.Compression(minimum=500),
+        guard=hn.RateGuard(shared=False),
     )
     ready: Future[hn.Run] = Future()
     with no_waiting():

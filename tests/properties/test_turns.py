@@ -10,70 +10,21 @@ from hypothesis import strategies as st
 
 import hermes_nb as hn
 from hermes_nb.providers.scripted import Say
-from hermes_nb.testing import calls, fails, no_waiting, say, script
+from hermes_nb.testing import calls, no_waiting, say, script
 from hermes_nb.turn.prompting import Wire
-from hermes_nb.vocabulary.failures import FailureReason
 from hermes_nb.vocabulary.messages import ToolCall
+from tests.support.anything import TOOLS, deeds, failures, finishes, ids, outside
 from tests.support.pairing import problems
-
-
-@hn.tool
-def count(number: int = 1) -> int:
-    """Counts."""
-    return number + 1
-
-
-@hn.tool
-def refuse() -> None:
-    """Always fails."""
-    raise LookupError("nothing here")
-
-
-@hn.tool(free=True, parallel_safe=True)
-def glance() -> str:
-    """Free."""
-    return "seen " * 50
-
-
-@hn.tool(parallel_safe=True)
-async def fetch(name: str = "x") -> dict:
-    """Async."""
-    return {"name": name}
-
-
-TOOLS = [count, refuse, glance, fetch]
 
 names = st.sampled_from(["count", "refuse", "glance", "fetch", "Count", "no_such_tool", ""])
 arguments = st.sampled_from(
     ["{}", '{"number": 2}', '{"number": "3"}', '{"name": "y"}', "[1]", '{"number": ', "", "null"]
 )
-ids = st.sampled_from(["", "call_0", "call_1"])
 tool_calls = st.builds(ToolCall, ids, names, arguments)
 texts = st.sampled_from(["", " ", "an answer", "déjà 日本 \ud800", "x" * 3_000])
-finishes = st.sampled_from(["stop", "length", "tool_calls", "content_filter", "unknown"])
 replies = st.builds(Say, texts, st.lists(tool_calls, max_size=3).map(tuple), finish_reason=finishes, reasoning=texts)
-failures = st.builds(
-    fails, st.sampled_from(list(FailureReason)), retry_after=st.sampled_from([None, 0.0, 5.0, 9_999.0]),
-    times=st.integers(1, 4), limit=st.sampled_from([None, 3_000, 100]),
-)  # fmt: skip
 good = st.sampled_from([say("done"), calls(Say(calls=(ToolCall("", "count", "{}"),)))])
 scripts = st.lists(st.one_of(good, replies, failures), max_size=12)
-deeds = st.lists(st.tuples(st.integers(1, 120), st.sampled_from(["steer", "interrupt", "boundary"])), max_size=3)
-
-
-def outside(run: Future[hn.Run], deeds, told: list[hn.Event]):
-    """A sink that steers and interrupts when the turn has come to certain events."""
-    todo = dict(deeds)
-
-    def sink(event: hn.Event) -> None:
-        told.append(event)
-        deed = todo.pop(len(told), None)
-        if deed == "steer":
-            run.result().steer(f"note {len(told)}")
-        elif deed:
-            run.result().interrupt(when="now" if deed == "interrupt" else "boundary")
-
-    return sink
 
 
 @settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))

@@ -11,6 +11,7 @@ import pytest
 
 import hermes_nb as hn
 from hermes_nb.testing import call, calls, fails, no_waiting, say, script, span_tree
+from tests.support.waiting import wait_for
 
 PEOPLE = {"Lyon": 522_000, "Lille": 236_000}
 
@@ -498,15 +499,6 @@ def test_a_paused_turn_runs_one_iteration_for_each_step():
     run.resume()
 
     assert run.result().completed
-
-
-def wait_for(condition, seconds=5.0) -> bool:
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if condition():
-            return True
-        time.sleep(0.01)
-    return False
 
 
 # ---------------------------------------------------------------------------------------- replies that are cut or empty
