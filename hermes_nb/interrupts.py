@@ -1,8 +1,8 @@
-"""The notebook's Stop button, and Ctrl-C, while somebody waits for a turn.
+"""The notebook's Stop button, and Ctrl-C, while somebody waits for a turn or for a sweep.
 
-Without a guard the kernel's interrupt ends the waiting and leaves the turn running, reaches an awaiting cell only when
-its event loop happens to wake up, and, raised inside that loop, can end the kernel. With it the first press interrupts
-the turn, and the waiting goes on to its orderly end; the second press gives up the waiting.
+Without a guard the kernel's interrupt ends the waiting and leaves the work running, reaches an awaiting cell only when
+its event loop happens to wake up, and, raised inside that loop, can end the kernel. With it the first press stops the
+work, and the waiting goes on to its orderly end; the second press gives up the waiting.
 """
 
 from __future__ import annotations
@@ -11,31 +11,24 @@ import signal
 import threading
 from contextlib import contextmanager
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from types import FrameType
 
 
-class Interruptible(Protocol):
-    """What the Stop button stops."""
-
-    def interrupt(self, *, source: Any) -> object:
-        """Ask for the end; `source` is `kernel` here."""
-
-
 class StopButton:
-    """The handler of SIGINT while a turn is waited for; made by `stop_button`.
+    """The handler of SIGINT while something is waited for; made by `stop_button`.
 
     Attributes:
         presses: How often it was pressed.
     """
 
-    def __init__(self, run: Interruptible, task: asyncio.Task[Any] | None) -> None:
+    def __init__(self, stop: Callable[[], object], task: asyncio.Task[Any] | None) -> None:
         self.presses = 0
-        self._run = run
+        self._stop = stop
         self._task = task
         self._previous: Any = None
         self._over = False
@@ -72,24 +65,24 @@ class StopButton:
 
     def _pass_on(self) -> None:
         if self._queue.get():
-            self._run.interrupt(source="kernel")
+            self._stop()
 
 
 @contextmanager
-def stop_button(run: Interruptible, task: asyncio.Task[Any] | None = None) -> Iterator[StopButton]:
-    """Let the Stop button interrupt `run` while the body waits for it.
+def stop_button(stop: Callable[[], object], task: asyncio.Task[Any] | None = None) -> Iterator[StopButton]:
+    """Let the Stop button stop what the body waits for, also where the process was started with signals ignored.
 
-    The first press calls `run.interrupt(source="kernel")`. The second gives up: it raises `KeyboardInterrupt` in a
+    The first press calls `stop` from another thread. The second gives up: it raises `KeyboardInterrupt` in a
     body that blocks, or cancels `task`. Off the main thread, where Python delivers no signals, the body just runs.
 
     Args:
-        run: The turn that is waited for.
+        stop: Asks for the end of what is waited for.
         task: The task that awaits it; None for a body that blocks.
 
     Yields:
         The button, which counts its presses.
     """
-    button = StopButton(run, task)
+    button = StopButton(stop, task)
     guarded = threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) is not None
     if not guarded:
         yield button

@@ -285,18 +285,21 @@ class Run:
         if threading.current_thread() is self._thread:
             msg = "a turn cannot wait for its own end; a sink or an async tool of it asked for the result"
             raise RuntimeError(msg)
-        with stop_button(self):
+        with stop_button(self._interrupt_by_kernel):
             result = self._future.result(timeout)
         if result.error is not None:
             raise result.error
         return result
+
+    def _interrupt_by_kernel(self) -> None:
+        self.interrupt(source="kernel")
 
     def __await__(self) -> Generator[Any, None, TurnResult]:
         """Wait for the end without blocking the event loop; cancelling the wait interrupts the turn."""
         return self._awaited().__await__()
 
     async def _awaited(self) -> TurnResult:
-        with stop_button(self, asyncio.current_task()) as button:
+        with stop_button(self._interrupt_by_kernel, asyncio.current_task()) as button:
             waiting = asyncio.wrap_future(self._future)
             try:
                 result = await asyncio.shield(waiting)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
+import threading
+from concurrent import futures
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -10,7 +11,6 @@ from hermes_nb.vocabulary.failures import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from contextlib import ExitStack
 
 
 class Future(Protocol):
@@ -38,21 +38,17 @@ Submit = Any
 """`submit(function, *args) -> Future`."""
 
 
-def submitting(executor: Executor | None, parallel: int, closing: ExitStack) -> Submit:
+def submitting(executor: Executor | None) -> Submit:
     """How to hand a case out.
 
     Args:
         executor: The user's; None for threads of this process.
-        parallel: How many threads.
-        closing: Told how to close what was opened here.
 
     Raises:
         ConfigurationError: The executor has no `submit`.
     """
     if executor is None:
-        pool = ThreadPoolExecutor(parallel, thread_name_prefix="hermes_nb sweep")
-        closing.callback(pool.shutdown, wait=False)
-        return pool.submit
+        return _in_a_thread
     if not callable(getattr(executor, "submit", None)):
         msg = f"an executor needs submit(function, *args), as process pools and Dask clients do, not {executor!r}"
         raise ConfigurationError(msg)
@@ -60,3 +56,17 @@ def submitting(executor: Executor | None, parallel: int, closing: ExitStack) -> 
         options: dict[str, Any] = {"pure": False}
         return partial(executor.submit, **options)  # a turn is no pure function: never answered from a cache
     return executor.submit
+
+
+def _in_a_thread(function: Callable[..., Any], /, *args: Any) -> Future:
+    """Call a function in a thread of its own, which does not keep the program from ending, as those of a pool would."""
+    future: futures.Future[Any] = futures.Future()
+
+    def call() -> None:
+        try:
+            future.set_result(function(*args))
+        except BaseException as error:  # noqa: BLE001  whoever waits is told
+            future.set_exception(error)
+
+    threading.Thread(target=call, name="hermes_nb sweep", daemon=True).start()
+    return future

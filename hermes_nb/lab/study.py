@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import random
 import threading
 import time
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from filelock import FileLock, Timeout
 
+from hermes_nb.interrupts import stop_button
 from hermes_nb.lab.casework import Work, error_row, run_case
 from hermes_nb.lab.executors import submitting
 from hermes_nb.lab.journal import Journal
@@ -28,6 +30,9 @@ if TYPE_CHECKING:
     from hermes_nb.lab.casework import Place, Row
     from hermes_nb.lab.executors import Executor, Future
     from hermes_nb.lab.scoring import Scorer
+
+LEAVING = 10.0
+"""Seconds that the end of the program waits for turns to be stopped."""
 
 Progress = dict[str, Any]
 """Numbers for people: total, done, resumed, running, completed, tokens, cost_usd, seconds, exit_reasons, state."""
@@ -96,22 +101,23 @@ class Study(StudyFrames):
         self._tell()
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait for the end; the notebook's Stop button stops the sweep.
+        """Wait for the end; the notebook's Stop button, or Ctrl-C, stops the sweep.
 
         Args:
             timeout: Seconds; None for as long as it takes.
 
         Returns:
             Whether it is over.
+
+        Raises:
+            KeyboardInterrupt: The Stop button was pressed; all turns have ended in order by then.
         """
-        try:
-            with self._changed:
-                return self._changed.wait_for(lambda: self.done, timeout)
-        except KeyboardInterrupt:
-            self.stop()
-            with self._changed:
+        with stop_button(self.stop) as button, self._changed:
+            over = self._changed.wait_for(lambda: self.done, timeout)
+            if button.presses:
                 self._changed.wait_for(lambda: self.done)
-            raise
+                raise KeyboardInterrupt
+            return over
 
     def stop(self) -> None:
         """Interrupt all turns that run, and begin no more; a later sweep with the same `path` goes on from there."""
@@ -155,7 +161,7 @@ class Study(StudyFrames):
         Raises:
             ConfigurationError: Another kernel is running this study, or the executor is none.
         """
-        submit = submitting(executor, parallel, self._closing)
+        submit = submitting(executor)
         try:
             self._take_files()
             finished = self._journal.finished(self._cases, self._score)
@@ -172,7 +178,15 @@ class Study(StudyFrames):
         thread = threading.Thread(
             target=self._feed, args=(submit, pending, work, parallel), name="hermes_nb sweep", daemon=True
         )
+        atexit.register(self._leave)
+        self._closing.callback(atexit.unregister, self._leave)
         thread.start()
+
+    def _leave(self) -> None:
+        """At the end of the program: let what runs end in order, so that a later sweep finds nothing half done."""
+        self.stop()
+        with self._changed:
+            self._changed.wait_for(lambda: self.done, LEAVING)
 
     def _take_files(self) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)

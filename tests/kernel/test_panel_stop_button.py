@@ -97,8 +97,8 @@ class Stubborn:
         import concurrent.futures
         self.future, self.asked = concurrent.futures.Future(), []
         self.future.set_running_or_notify_cancel()
-    def interrupt(self, *, source):
-        self.asked.append(source)
+    def stop(self):
+        self.asked.append("stop")
         threading.Timer(20, lambda: self.future.set_result(None)).start()
 
 from hermes_nb.interrupts import stop_button
@@ -108,8 +108,8 @@ from hermes_nb.interrupts import stop_button
 def test_a_second_press_gives_up_a_wait_that_blocks(kernel):
     kernel.run(STUBBORN)
     with pytest.raises(RuntimeError, match="KeyboardInterrupt"):
-        press(kernel, "run = Stubborn()\nwith stop_button(run):\n    run.future.result()", times=2)
-    assert kernel.run("print(run.asked)") == "['kernel']"
+        press(kernel, "run = Stubborn()\nwith stop_button(run.stop):\n    run.future.result()", times=2)
+    assert kernel.run("print(run.asked)") == "['stop']"
     next_turn_works(kernel)
 
 
@@ -117,12 +117,12 @@ def test_a_second_press_gives_up_a_wait_that_awaits(kernel):
     kernel.run(STUBBORN)
     code = """
 run = Stubborn()
-with stop_button(run, asyncio.current_task()):
+with stop_button(run.stop, asyncio.current_task()):
     await asyncio.shield(asyncio.wrap_future(run.future))
 """
     with pytest.raises(RuntimeError, match="CancelledError"):
         press(kernel, code, times=2)
-    assert kernel.run("print(run.asked)") == "['kernel']"
+    assert kernel.run("print(run.asked)") == "['stop']"
     next_turn_works(kernel)
 
 

@@ -277,11 +277,17 @@ def test_it_shows_how_far_it_is_and_escapes_what_it_shows(tmp_path):
     assert "1 of 1" in study._repr_html_()
 
 
-STOPPED = """
+UNDER_WAY = """
 import sys
+import time
 import hermes_nb as hn
+from hermes_nb.logbook import Logbook
 from hermes_nb.testing import say, script
 study = hn.sweep(hn.Agent(script(say("x", seconds=60), each_turn=True)), ["a", "b"], path=sys.argv[1], progress=False)
+while len(Logbook(sys.argv[1]).turns()) < 2:
+    time.sleep(0.05)
+"""
+STOPPED = """
 print("started", flush=True)
 try:
     study.wait()
@@ -290,12 +296,28 @@ except KeyboardInterrupt:
 """
 
 
-def test_the_stop_button_interrupts_all_turns_and_the_sweep_ends_in_order(tmp_path):
-    command = [sys.executable, "-c", STOPPED, str(tmp_path / "s.db")]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+@pytest.mark.parametrize("inherited", [signal.SIG_DFL, signal.SIG_IGN], ids=["", "with signals ignored"])
+def test_the_stop_button_interrupts_all_turns_and_the_sweep_ends_in_order(tmp_path, inherited):
+    """Also in a process that was started in the background, where shells let it ignore the signal."""
+    command = [sys.executable, "-c", UNDER_WAY + STOPPED, str(tmp_path / "s.db")]
+    ours = signal.signal(signal.SIGINT, inherited)
+    try:
+        process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    finally:
+        signal.signal(signal.SIGINT, ours)
+    with process:
         assert process.stdout.readline() == "started\n"
         time.sleep(1)
         process.send_signal(signal.SIGINT)
         told, _ = process.communicate(timeout=40)
 
     assert told == "['interrupted_by_user', 'interrupted_by_user'] stopped\n"
+
+
+def test_a_program_that_ends_does_not_wait_for_its_sweep_and_leaves_nothing_half_done(tmp_path):
+    command = [sys.executable, "-c", f"{UNDER_WAY}raise SystemExit(3)", str(tmp_path / "s.db")]
+    done = subprocess.run(command, cwd=ROOT, timeout=40, check=False)
+
+    with Logbook(tmp_path / "s.db") as logbook:
+        assert {turn.exit_reason for turn in logbook.turns()} == {"interrupted_by_user"}
+    assert done.returncode == 3
