@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -25,6 +26,13 @@ class LazyEdges:
         from hermes_nb.widgets import show  # noqa: PLC0415  loaded on first use
 
         show(run)
+
+    def end_with_this_cell(self) -> None:
+        """Let the cell that is being run be the last one of those that are queued."""
+        if "IPython" in sys.modules:
+            from hermes_nb.widgets import end_with_this_cell  # noqa: PLC0415  brings IPython in
+
+            end_with_this_cell()
 
 
 class _Traced:

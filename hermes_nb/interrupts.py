@@ -52,8 +52,8 @@ class StopButton:
 
     def install(self) -> None:
         """Take the signal over; a thread waits to pass the first press on."""
-        threading.Thread(target=self._pass_on, name="hermes_nb stop button", daemon=True).start()
         self._previous = signal.signal(signal.SIGINT, self)
+        threading.Thread(target=self._pass_on, name="hermes_nb stop button", daemon=True).start()
 
     def remove(self) -> None:
         """Give the signal back, unless somebody else has taken it meanwhile: the kernel does at the end of a cell."""

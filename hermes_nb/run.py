@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Mapping
 
     from hermes_nb.agent import Agent
+    from hermes_nb.interrupts import StopButton
     from hermes_nb.session import Session
     from hermes_nb.tools.checkpoints import Restored
     from hermes_nb.traces import Trace
@@ -61,6 +62,9 @@ class Edges(Protocol):
 
     def show(self, run: Run) -> None:
         """Show a run in a notebook's cell."""
+
+    def end_with_this_cell(self) -> None:
+        """Stop was pressed while a cell waited: the cells that follow it in the queue are not run."""
 
 
 class Memory:
@@ -274,19 +278,32 @@ class Run:
     def result(self, timeout: float | None = None) -> TurnResult:
         """Wait for the end of the turn; the notebook's Stop button interrupts it.
 
+        The cell then goes on with the partial result, and the cells that were to follow it are not run. A second press
+        gives up the waiting.
+
         Args:
             timeout: Seconds; None for as long as it takes.
 
         Raises:
             TimeoutError: The turn was not over in time; it goes on.
+            KeyboardInterrupt: Stop was pressed a second time.
             RuntimeError: The turn's own thread asks.
             Exception: A bug, ours or in code of yours that the turn called; a failing model is none.
         """
         if threading.current_thread() is self._thread:
             msg = "a turn cannot wait for its own end; a sink or an async tool of it asked for the result"
             raise RuntimeError(msg)
-        with stop_button(self._interrupt_by_kernel):
-            result = self._future.result(timeout)
+        try:
+            with stop_button(self._interrupt_by_kernel) as button:
+                result = self._future.result(timeout)
+        except KeyboardInterrupt:  # the second press, or one before the guard stood
+            self._interrupt_by_kernel()
+            raise
+        return self._stopped_or_not(result, button)
+
+    def _stopped_or_not(self, result: TurnResult, button: StopButton) -> TurnResult:
+        if button.presses:
+            self.edges.end_with_this_cell()
         if result.error is not None:
             raise result.error
         return result
@@ -309,9 +326,7 @@ class Run:
                     with anyio.CancelScope(shield=True):  # anyio cancels again at every await
                         await asyncio.shield(waiting)
                 raise
-        if result.error is not None:
-            raise result.error
-        return result
+        return self._stopped_or_not(result, button)
 
     # ------------------------------------------------------------------------------------- go on
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from hermes_nb.run import Run
     from hermes_nb.widgets.sweep import Studied
 
-__all__ = ["show", "show_study"]
+__all__ = ["end_with_this_cell", "show", "show_study"]
 
 
 def show(run: Run) -> None:
@@ -20,6 +20,13 @@ def show(run: Run) -> None:
     from hermes_nb.widgets import display  # noqa: PLC0415  brings IPython in
 
     display.show(run)
+
+
+def end_with_this_cell() -> None:
+    """Let the cell that is being run be the last of those that are queued; see `hermes_nb.widgets.stopping`."""
+    from hermes_nb.widgets import stopping  # noqa: PLC0415  brings IPython in
+
+    stopping.end_with_this_cell()
 
 
 def show_study(study: Studied) -> None:

@@ -9,7 +9,7 @@ TEXT = 16_000
 """Characters of a steer; a front end can be made to send anything."""
 
 _NUMBERS = {"fetch": ("rows", "bars"), "size": ("height",)}
-_KINDS = frozenset({"steer", "interrupt", "boundary", "pause", "step", "resume", "ping", "gone", *_NUMBERS})
+_KINDS = frozenset({"steer", "interrupt", "boundary", "pause", "step", "resume", "ping", "record", "gone", *_NUMBERS})
 _MOST = 2**31
 _FIELDS = 6
 

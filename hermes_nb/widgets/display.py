@@ -15,6 +15,7 @@ from hermes_nb.widgets.monitor import Snapshot
 from hermes_nb.widgets.painter import painter
 from hermes_nb.widgets.parts import Answering, Facts, Limits
 from hermes_nb.widgets.record import HEIGHT, html
+from hermes_nb.widgets.stopping import idle_stop
 from hermes_nb.widgets.text import plain
 
 if TYPE_CHECKING:
@@ -76,17 +77,23 @@ def show_study(study: Studied) -> None:
     def bundle(tally: sweep.Tally) -> dict[str, Any]:
         return {"text/plain": sweep.plain(tally), "text/html": sweep.html(tally)}
 
+    def freeze(tally: sweep.Tally) -> dict[str, Any]:
+        record = bundle(tally)
+        output.publish(record, update=True)
+        return record
+
     shell, output, tally = get_ipython(), Output(), sweep.Tally.of(study.progress)
     if getattr(shell, "kernel", None) is None or study.done:
         output.publish(bundle(tally), update=False)
         return
-    panel = sweep.SweepPanel(study, lambda last: output.publish(bundle(last), update=True))
+    panel = sweep.SweepPanel(study, freeze)
     output.publish(bundle(tally) | view(panel), update=False)
     _keep_up(shell, panel)
 
 
 def _keep_up(shell: Any, live: Painted) -> None:
     painter.add(live)
+    idle_stop.watch()
     shell.events.register("post_run_cell", _at_the_end_of_a_cell)
 
 
@@ -106,9 +113,11 @@ class Output:
         """Show a bundle of representations, or put it in the place of the one before."""
         display(bundle, raw=True, display_id=self._id, update=update)  # type: ignore[no-untyped-call]  # IPython's
 
-    def freeze(self, snapshot: Snapshot, height: int) -> None:
-        """Leave the record of the turn, as high as the panel was."""
-        self.publish(_bundle(snapshot, height if height in _HEIGHTS else HEIGHT), update=True)
+    def freeze(self, snapshot: Snapshot, height: int) -> dict[str, Any]:
+        """Leave the record of the turn, as high as the panel was; returns it."""
+        record = _bundle(snapshot, height if height in _HEIGHTS else HEIGHT)
+        self.publish(record, update=True)
+        return record
 
 
 class Still:
@@ -125,6 +134,10 @@ class Still:
             self._output.freeze(snapshot_of(self._run), 0)
         return not self._run.done
 
+    def stop(self) -> None:
+        """End the turn."""
+        self._run.interrupt(source="kernel")
+
 
 def _bundle(snapshot: Snapshot, height: int = HEIGHT) -> dict[str, Any]:
     now = time.time_ns()
@@ -135,8 +148,9 @@ def _ignore(_: object) -> None:
     pass
 
 
-def _at_the_end_of_a_cell(_: object = None) -> None:
+def _at_the_end_of_a_cell(result: object = None) -> None:
     """Nobody may be listening after the cell: paint the last state before it ends."""
+    idle_stop.cell_ended(result)
     painter.finish()
     if painter.idle:
         shell = get_ipython()

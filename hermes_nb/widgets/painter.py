@@ -24,6 +24,9 @@ class Painted(Protocol):
     def paint(self) -> bool:
         """Show what is new; returns False once there will be nothing new any more."""
 
+    def stop(self) -> None:
+        """End what is shown: the kernel's Stop button was pressed while no cell was running."""
+
 
 class Painter:
     """Paints displays until they are finished; its thread lives only as long as there is one."""
@@ -59,6 +62,11 @@ class Painter:
         """Paint every display here and now, in the caller's thread: the end of a cell must show the last state."""
         for display in tuple(self._displays):
             self._paint(display)
+
+    def stop(self) -> None:
+        """End whatever the displays show."""
+        for display in tuple(self._displays):
+            display.stop()
 
     def _work(self) -> None:
         while self._displays_left():

@@ -37,7 +37,7 @@ class Panel(anywidget.AnyWidget):
         run: The run.
         snapshot: What is known of it before its first event.
         frozen: Called once, when there is nothing new any more, with the last snapshot and the panel's height in
-            pixels (0 where no browser has told it).
+            pixels (0 where no browser has told it); leaves the record in the panel's place, and returns it.
     """
 
     _esm = assets.script("panel.js")
@@ -47,13 +47,14 @@ class Panel(anywidget.AnyWidget):
     rows = traitlets.Dict().tag(sync=True)
     bars = traitlets.Dict().tag(sync=True)
 
-    def __init__(self, run: Run, snapshot: Snapshot, frozen: Callable[[Snapshot, int], None]) -> None:
+    def __init__(self, run: Run, snapshot: Snapshot, frozen: Callable[[Snapshot, int], dict[str, Any]]) -> None:
         self._run = run
         self._snapshot = snapshot
         self._frozen = frozen
         self._height = 0
         self._pausing = self._seen = self._over = False
         self._painting = Lock()
+        self._record: dict[str, Any] = {}
         self._answers: deque[dict[str, Any]] = deque()
         self._row_pages, self._bar_pages = wire.Pages(wire.row), wire.Pages(wire.bar)
         self._body: dict[str, Any] = {}
@@ -87,6 +88,10 @@ class Panel(anywidget.AnyWidget):
             if done:
                 self._finish()
         return not done
+
+    def stop(self) -> None:
+        """Interrupt the run."""
+        self._run.interrupt(source="kernel")
 
     def _catch_up(self, *, done: bool) -> None:
         events = [self._events.popleft() for _ in range(len(self._events))]
@@ -130,7 +135,7 @@ class Panel(anywidget.AnyWidget):
         """
         self._over = True
         self._run.unsubscribe(self._sink)
-        self._frozen(self._snapshot, self._height)
+        self._record = self._frozen(self._snapshot, self._height)
         if not self._seen:
             with self.hold_sync():
                 self.head, self.draft, self.rows, self.bars = {}, {}, {}, {}
@@ -150,6 +155,8 @@ class Panel(anywidget.AnyWidget):
             self._answers.append({"kind": "pages", "from": command.numbers})
         elif command.kind == "size":
             self._height = command.numbers[0]
+        elif command.kind == "record" and self._over:
+            self._answers.append(record(self, self._record))
         elif command.kind == "gone":
             self._gone()
         else:
@@ -184,6 +191,15 @@ _DEEDS: dict[str, Callable[[Run, Command], object]] = {
     "step": lambda run, _: run.step(),
     "resume": lambda run, _: run.resume(),
 }
+
+
+def record(widget: Any, bundle: dict[str, Any]) -> dict[str, Any]:
+    """The record for a browser that finds a live panel after the end.
+
+    After a page was loaded again, the front end does not know any more which output is whose, so that the kernel's own
+    update of it has reached nobody.
+    """
+    return {"kind": "record", "model": widget.model_id, "bundle": bundle}
 
 
 def let_clicks_pass(comm: Any) -> None:

@@ -17,7 +17,7 @@ from hermes_nb.widgets import assets, safe, words
 from hermes_nb.widgets.commands import parse
 from hermes_nb.widgets.gauges import Gauge
 from hermes_nb.widgets.painter import painter
-from hermes_nb.widgets.panel import let_clicks_pass
+from hermes_nb.widgets.panel import let_clicks_pass, record
 from hermes_nb.widgets.record import TINTS
 
 if TYPE_CHECKING:
@@ -116,18 +116,19 @@ class SweepPanel(anywidget.AnyWidget):
 
     Args:
         study: The sweep.
-        frozen: Called once, when it is over, with the last tally.
+        frozen: Called once, when it is over; leaves the record in the panel's place, and returns it.
     """
 
     _esm = assets.script("sweep.js")
     _css = assets.style()
     head = traitlets.Dict().tag(sync=True)
 
-    def __init__(self, study: Studied, frozen: Callable[[Tally], None]) -> None:
+    def __init__(self, study: Studied, frozen: Callable[[Tally], dict[str, Any]]) -> None:
         self._study = study
         self._frozen = frozen
         self._seen = self._over = False
         self._painting = Lock()
+        self._record: dict[str, Any] = {}
         super().__init__(head=head(Tally.of(study.progress)))
         self.on_msg(self._on_message)
         let_clicks_pass(self.comm)
@@ -141,11 +142,15 @@ class SweepPanel(anywidget.AnyWidget):
             tally = Tally.of(self._study.progress)
             self.head = head(tally)
             if self._over:
-                self._frozen(tally)
+                self._record = self._frozen(tally)
                 if not self._seen:
                     self._esm = self._css = ""
                     self.close()
             return not self._over
+
+    def stop(self) -> None:
+        """Stop the sweep."""
+        self._study.stop()
 
     def _on_message(self, _: object, message: object, __: object) -> None:
         command = parse(message)
@@ -153,8 +158,10 @@ class SweepPanel(anywidget.AnyWidget):
             return
         self._seen = True
         if command.kind == "interrupt":
-            self._study.stop()
+            self.stop()
             painter.hurry()
+        elif command.kind == "record" and self._over:
+            self.send(record(self, self._record))
         elif command.kind == "gone" and self._over:
             self.close()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 
+import nbformat
 import pytest
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(240)]
@@ -110,6 +111,33 @@ def test_the_kernels_stop_button_gives_the_partial_result(page_of):
     assert notebook.run_and_wait(3) == "next fine"
 
 
+def test_stop_ends_run_all_with_the_cell_that_waits(page_of):
+    notebook = page_of(
+        LONG, "result = run.result()\nprint(result.exit_reason)", "print('went on')", "print(globals().get('x'))"
+    )
+    notebook.command("notebook:run-all-cells")
+    notebook.panel().get_by_text("running nap").wait_for()
+    notebook.cell(2).locator(".jp-InputPrompt").get_by_text("[*]:").wait_for()
+    notebook.page.wait_for_timeout(300)
+    notebook.command("notebook:interrupt-kernel")
+    notebook.cell(2).locator(".jp-OutputArea").get_by_text("interrupted_by_kernel").wait_for()
+    notebook.record().wait_for()
+    notebook.wait_idle()
+    assert notebook.output(3) == notebook.output(4) == ""
+    assert notebook.page.locator(".jp-InputPrompt").get_by_text("[*]:").count() == 0
+    assert notebook.run_and_wait(4) == "None"
+
+
+def test_stop_in_an_idle_kernel_ends_the_turn_that_is_shown(page_of):
+    notebook = page_of(LONG, "print(run.result().exit_reason)")
+    notebook.run_and_wait(1)
+    notebook.panel().get_by_text("running nap").wait_for()
+    notebook.page.wait_for_timeout(300)
+    notebook.command("notebook:interrupt-kernel")
+    notebook.record().get_by_text("Interrupted by the kernel's stop button in iteration 1").wait_for()
+    assert notebook.run_and_wait(2) == "interrupted_by_kernel"
+
+
 def test_pause_step_resume_and_the_reasons_of_disabled_controls(page_of):
     notebook = page_of(
         "run = start(*[call('nap', seconds=0.8)] * 5, say('done'))\nrun", "print(run.result().iterations)"
@@ -159,7 +187,7 @@ def test_a_kernel_that_is_restarted_in_the_middle_leaves_nothing_that_looks_aliv
     assert panel.locator(".hnb-gauge-time .hnb-value").text_content() == clock
 
 
-def test_a_page_that_is_loaded_again_finds_the_turn_as_it_stands(page_of, server):
+def test_a_page_that_is_loaded_again_finds_the_turn_as_it_stands_and_keeps_its_record(page_of, server):
     notebook = page_of("run = start(*[call('nap', seconds=0.5)] * 30, budget=40)\nrun", "run.interrupt()")
     notebook.run_and_wait(1)
     notebook.steer("remember me")
@@ -172,7 +200,25 @@ def test_a_page_that_is_loaded_again_finds_the_turn_as_it_stands(page_of, server
     assert panel.locator(".hnb-row-prompt").text_content().strip().endswith("Go")
     assert panel.locator(".hnb-separator").first.text_content() == "Iteration 1"
     notebook.press("Interrupt")
-    panel.locator(".hnb-pill").get_by_text("Interrupted").wait_for()
+    notebook.record().get_by_text("Interrupted by you in iteration").wait_for()
+    assert notebook.page.locator(".hnb").count() == 0
+    notebook.save()
+    saved = nbformat.read(server.root / notebook.name, 4)
+    assert set(saved.cells[1].outputs[0].data) == {"text/html", "text/plain"}
+    assert not notebook.errors
+
+
+def test_a_page_that_comes_back_after_the_end_finds_the_record(page_of, server):
+    notebook = page_of("run = start(call('nap', seconds=2.5), say('the end'))\nrun", "print(run.result().text)")
+    notebook.run_and_wait(1)
+    notebook.panel().get_by_text("running nap").wait_for()
+    notebook.save()
+    notebook.page.goto("about:blank")
+    time.sleep(4)
+    notebook.visit(server.url(notebook.name))
+    notebook.record().get_by_text("the end").wait_for()
+    assert notebook.page.locator(".hnb").count() == 0
+    assert notebook.run_and_wait(2) == "the end"
 
 
 def test_running_the_cell_again_shows_the_new_turn_and_leaves_the_old_one_running(page_of):

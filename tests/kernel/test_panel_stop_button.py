@@ -143,12 +143,74 @@ def test_stop_in_another_cell_leaves_the_turn_alone(kernel):
     assert kernel.run("print(run.result().exit_reason)") == "completed"
 
 
+def replies(kernel, cells, seconds=20):
+    """How the kernel answers some cells: `ok`, `error` or `aborted`."""
+    found = {}
+    deadline = time.monotonic() + seconds
+    while set(cells) - set(found) and time.monotonic() < deadline:
+        message = kernel.client.get_shell_msg(timeout=seconds)
+        found[message["parent_header"].get("msg_id")] = message["content"]["status"]
+    return [found.get(cell) for cell in cells]
+
+
+@pytest.mark.parametrize("wait", ["run.result()", "await run"])
+def test_the_cells_behind_a_stopped_one_are_not_run(kernel, wait):
+    """As Run All sends them. The stopped cell itself goes on with what there is, and shows no traceback."""
+    kernel.run("later = []")
+    first = f"run = start(call('nap', seconds=60)); result = {wait}; later.append(str(result.exit_reason))"
+    cells = [kernel.send(code) for code in (first, "later.append('second')", "later.append('third')")]
+    time.sleep(0.6)
+    kernel.interrupt()
+    assert replies(kernel, cells) == ["error", "aborted", "aborted"]
+    assert kernel.run("print(later)") == "['interrupted_by_kernel']"
+    kernel.drain()
+    errors = [m for m in kernel.messages if m["msg_type"] == "error" and m["parent_header"]["msg_id"] == cells[0]]
+    assert errors == []
+    next_turn_works(kernel)
+
+
+def test_the_cells_behind_a_turn_that_nobody_stopped_are_run(kernel):
+    cells = [kernel.send("_ = start(call('nap', seconds=0.3), say('done')).result()"), kernel.send("second = 1")]
+    assert replies(kernel, cells) == ["ok", "ok"]
+    kernel.drain()
+
+
+def test_stop_while_no_cell_runs_ends_the_turns_whose_panels_are_live(kernel):
+    kernel.run("one = start(call('nap', seconds=60))\none")
+    kernel.run("two = start(call('nap', seconds=60))\ntwo")
+    kernel.run("hidden = start(call('nap', seconds=2), say('done'))")
+    time.sleep(0.6)
+    kernel.interrupt()
+    assert kernel.run("print(one.result().exit_reason, two.result().exit_reason)") == (
+        "interrupted_by_kernel interrupted_by_kernel"
+    )
+    assert kernel.run("print(hidden.result().exit_reason)") == "completed"
+    next_turn_works(kernel)
+
+
+def test_a_second_press_that_comes_after_the_stopped_cell_is_not_for_the_turn_in_the_background(kernel):
+    kernel.run("run = start(call('nap', seconds=60))\nrun")
+    with pytest.raises(RuntimeError, match="KeyboardInterrupt"):
+        press(kernel, "time.sleep(30)")
+    kernel.interrupt()
+    time.sleep(0.2)
+    assert kernel.run("print(run.state)") == "running"
+    time.sleep(1.2)
+    kernel.interrupt()
+    assert kernel.run("print(run.result().exit_reason)") == "interrupted_by_kernel"
+
+
 def test_stop_while_the_kernel_is_idle_does_no_harm(kernel):
     kernel.run("run = start(call('nap', seconds=1), say('done'))")
     kernel.interrupt()
     time.sleep(0.2)
     kernel.interrupt()
     assert kernel.run("print(run.result().exit_reason)") == "completed"
+    kernel.run("run = start(say('done'))\nrun")
+    kernel.run("_ = run.result()")
+    for _ in range(3):
+        time.sleep(0.3)
+        kernel.interrupt()
     next_turn_works(kernel)
 
 

@@ -4,6 +4,7 @@
 // newest pages of `rows` and `bars`, two logs of versions in which a later item with the same key replaces the earlier.
 import { Controls } from "./controls.js";
 import { el, say } from "./dom.js";
+import { Freeze } from "./freeze.js";
 import { Gauges, Head } from "./head.js";
 import { Timeline } from "./timeline.js";
 import { Transcript } from "./transcript.js";
@@ -49,6 +50,7 @@ class Panel {
     host.append(el("div", "hnb-frame", this.root));
     this.rows = new Log((items) => this.transcript.take(items));
     this.bars = new Log((items) => this.timeline.take(items));
+    this.freeze = new Freeze(model);
     this.listen();
     this.draw();
     this.drawDraft();
@@ -81,6 +83,7 @@ class Panel {
 
   leave() {
     clearInterval(this.timer);
+    this.freeze.leave();
     this.size.disconnect();
     this.transcript.observer.disconnect();
     for (const [event, listener] of Object.entries(this.listeners)) this.model.off(event, listener);
@@ -158,6 +161,7 @@ class Panel {
   draw() {
     const { head } = this;
     if (!head.status || this.dead) return;
+    if (head.done) this.freeze.over();
     this.set(head.at);
     this.root.setAttribute("aria-label", `Turn of ${head.agent || "an agent"}`);
     this.top.draw(head);

@@ -1,5 +1,6 @@
 // The panel of a sweep: how far it is, how its turns ended, what they cost; and the button that stops them all.
 import { el, say, seconds } from "./dom.js";
+import { Freeze } from "./freeze.js";
 import { Gauges } from "./head.js";
 
 class Sweep {
@@ -26,6 +27,7 @@ class Sweep {
     host.append(el("div", "hnb-frame", root));
     this.listener = () => this.draw();
     model.on("change:head", this.listener);
+    this.freeze = new Freeze(model);
     model.send({ kind: "ping" });
     this.draw();
   }
@@ -39,6 +41,7 @@ class Sweep {
   draw() {
     const head = this.model.get("head");
     if (!head.status) return;
+    if (head.done) this.freeze.over();
     this.pill.dataset.tone = head.status.tone;
     say(this.word, head.status.word);
     say(this.phase, head.phase);
@@ -72,6 +75,7 @@ class Sweep {
 
   leave() {
     this.model.off("change:head", this.listener);
+    this.freeze.leave();
     if (this.model.get("head").done) setTimeout(() => this.model.send({ kind: "gone" }), 1000);
   }
 }

@@ -24,6 +24,9 @@ class Display:
             self.over.set()
         return self.left > 0
 
+    def stop(self):
+        self.left = 0
+
 
 def gone(painter):
     """The painter's thread ends when nothing is left to paint."""
