@@ -9,7 +9,7 @@ from __future__ import annotations
 import uuid
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from hermes_nb.telemetry import semconv as s
 from hermes_nb.telemetry.redaction import unicode_only
@@ -114,6 +114,9 @@ def description(what: Scoped) -> str:
     return what.detail if isinstance(what, events.Turn) else getattr(what, "error", "")
 
 
+LinkType: TypeAlias = Literal["previous_turn", "replay_of", "failed_chat", "delegated_by"]
+
+
 @dataclass(frozen=True, slots=True)
 class Link:
     """From a span to another one.
@@ -124,15 +127,16 @@ class Link:
         scope: The scope of the same turn that is meant; 0 for another turn.
     """
 
-    type: Literal["previous_turn", "failed_chat", "delegated_by"]
+    type: LinkType
     turn_id: str = ""
     scope: int = 0
 
 
 def links(what: Scoped) -> tuple[Link, ...]:
     """What a span points at, beside its parent."""
-    if isinstance(what, events.Turn) and what.previous_turn_id:
-        return (Link("previous_turn", turn_id=what.previous_turn_id),)
+    if isinstance(what, events.Turn):
+        turns: dict[LinkType, str] = {"previous_turn": what.previous_turn_id, "replay_of": what.replay_of}
+        return tuple(Link(meaning, turn_id=turn_id) for meaning, turn_id in turns.items() if turn_id)
     if isinstance(what, events.Fallback) and what.failed_chat:
         return (Link("failed_chat", scope=what.failed_chat),)
     return ()

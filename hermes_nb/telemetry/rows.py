@@ -58,6 +58,7 @@ _TURN = Row(
             "parent_turn_id": s.HERMES_PARENT_TURN_ID,
             "previous_turn_id": s.HERMES_PREVIOUS_TURN_ID,
             "replay_of": s.HERMES_TURN_REPLAY_OF,
+            "replay_until": s.HERMES_TURN_REPLAY_UNTIL,
         },
         fixed={s.GEN_AI_OPERATION_NAME: "invoke_agent"},
         more=_settings,

@@ -157,6 +157,7 @@ HERMES_TURN_NUMBER: Final = "hermes.turn.number"
 HERMES_TURN_PROVIDER: Final = "hermes.turn.provider"
 HERMES_TURN_REFUNDS: Final = "hermes.turn.refunds"
 HERMES_TURN_REPLAY_OF: Final = "hermes.turn.replay_of"
+HERMES_TURN_REPLAY_UNTIL: Final = "hermes.turn.replay_until"
 HERMES_TURN_RETRIES: Final = "hermes.turn.retries"
 HERMES_TURN_STEERS: Final = "hermes.turn.steers"
 HERMES_TURN_TOOL_CALLS: Final = "hermes.turn.tool_calls"
@@ -334,6 +335,7 @@ DECLARED: Final = frozenset(
         HERMES_TURN_PROVIDER,
         HERMES_TURN_REFUNDS,
         HERMES_TURN_REPLAY_OF,
+        HERMES_TURN_REPLAY_UNTIL,
         HERMES_TURN_RETRIES,
         HERMES_TURN_STEERS,
         HERMES_TURN_TOOL_CALLS,

@@ -74,6 +74,7 @@ class Turn:
     parent_turn_id: str = ""
     previous_turn_id: str = ""
     replay_of: str = ""
+    replay_until: int | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
     metadata: Mapping[str, Any] = field(default_factory=dict)
     # known at the end

@@ -119,7 +119,7 @@ def test_a_fork_agrees_with_the_turn_up_to_its_point(chain, budget, deeds, windo
         assert result.text.endswith("forked")
         assert told(fork, until) == told(run, until)
         assert result.iterations == until + 1
-        assert fork.events[0].what.replay_of == run.turn_id
+        assert (fork.events[0].what.replay_of, fork.events[0].what.replay_until) == (run.turn_id, until)
         own = [event for event in fork.events if event.turn_id == fork.turn_id and event.iteration > until]
         live = [event.what for event in own if event.what.kind == "chat"]
         assert {(chat.provider, chat.model) for chat in live} == {("live", "other")}

@@ -250,6 +250,36 @@ def test_a_fork_goes_on_live_with_another_agent_and_a_steer():
     assert fork.trace.turns_df().loc[0, "exit_reason"] == "completed"
 
 
+@pytest.mark.parametrize("kept", ["in memory", "in the logbook", "in a file"])
+def test_the_trace_of_a_fork_names_its_parent_and_its_point(tmp_path, kept):
+    run = two_rounds()
+    fork = hn.replay(run, until=0, agent=agent(say("At once.")), session=tmp_path / "fork.db")
+    fork.result()
+    fork.trace.to_otlp_json(tmp_path / "fork.jsonl")
+    traces = {
+        "in memory": lambda: fork.trace,
+        "in the logbook": lambda: hn.load(tmp_path / "fork.db"),
+        "in a file": lambda: hn.load(tmp_path / "fork.jsonl"),
+    }
+    trace = traces[kept]()
+
+    turn = trace.turns_df().iloc[0]
+    assert (turn["replay_of"], turn["replay_until"]) == (run.turn_id, 0)
+    if kept != "in the logbook":
+        assert list(trace.links_df()["type"]) == ["replay_of"]
+        assert trace.links_df()["linked_trace_id"][0] == run.trace.spans_df()["trace_id"][0]
+
+
+def test_a_whole_replay_and_a_turn_of_its_own_have_no_point():
+    run = two_rounds()
+    again = hn.replay(run)
+    again.result()
+
+    assert again.trace.turns_df()["replay_of"].tolist() == [run.turn_id]
+    assert again.trace.turns_df()["replay_until"].isna().all()
+    assert run.trace.turns_df()["replay_of"].isna().all()
+
+
 def test_a_fork_of_a_run_goes_on_with_its_own_agent():
     run = two_rounds()
     fork = hn.replay(run, until=1)

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 TURNS: Fields = {
     "parent_turn_id": ((sc.HERMES_PARENT_TURN_ID,), as_text),
     "prev_turn_id": ((sc.HERMES_PREVIOUS_TURN_ID,), as_text),
+    "replay_of": ((sc.HERMES_TURN_REPLAY_OF,), as_text),
+    "replay_until": ((sc.HERMES_TURN_REPLAY_UNTIL,), as_int),
     "turn_number": ((sc.HERMES_TURN_NUMBER,), as_int),
     "model_requested": (names.REQUEST_MODELS, as_word),
     "exit_reason": ((sc.HERMES_TURN_EXIT_REASON,), as_word),
