@@ -19,7 +19,7 @@ from hermes_nb.agent import Agent
 from hermes_nb.policies.compression import Compression
 from hermes_nb.policies.guard import RateGuard
 from hermes_nb.policies.guardrails import Guardrails
-from hermes_nb.policies.limits import BudgetNotice, Ceiling, Grace, Refund
+from hermes_nb.policies.limits import BudgetNotice, Ceiling, Delegation, Grace, Refund
 from hermes_nb.policies.retry import Retry
 from hermes_nb.providers.base import ModelRequest, OnText, Provider, as_provider
 from hermes_nb.run import Run
@@ -111,6 +111,7 @@ __all__ = [  # noqa: RUF022  the nouns first, then everything else by the alphab
     "Compression",
     "ConfigurationError",
     "CredentialPool",
+    "Delegation",
     "Event",
     "ExitReason",
     "Failure",

@@ -14,12 +14,13 @@ from hermes_nb.logbook.places import home
 from hermes_nb.policies.compression import Compression
 from hermes_nb.policies.guard import RateGuard
 from hermes_nb.policies.guardrails import Guardrails
-from hermes_nb.policies.limits import BudgetNotice, Ceiling, Grace, Refund
+from hermes_nb.policies.limits import BudgetNotice, Ceiling, Delegation, Grace, Refund
 from hermes_nb.policies.retry import Retry
 from hermes_nb.providers.base import Provider
 from hermes_nb.run import Run
 from hermes_nb.session import Session
 from hermes_nb.tools.checkpoints import Checkpoints
+from hermes_nb.tools.context import ToolFailed, under_way
 from hermes_nb.tools.toolbox import Toolbox
 from hermes_nb.turn.context_files import read_context_file
 from hermes_nb.turn.request import Policies, TurnRequest
@@ -64,6 +65,7 @@ class Agent:
         grace: The one more call when the budget is gone.
         refund: Which iterations are given back.
         ceiling: Bounds on tokens, seconds and money; None for none.
+        delegation: How deep sub-agents may go, and how many work at the same time.
         guard: Remembers rate limits; None to forget them.
         guardrails: What happens when the model goes round in circles.
         budget_notice: Tells the model that its budget is running out; None for never.
@@ -102,6 +104,7 @@ class Agent:
         grace: Grace | None = Grace(),  # noqa: B008
         refund: Refund | None = None,
         ceiling: Ceiling | None = None,
+        delegation: Delegation | None = None,
         guard: RateGuard | None = RateGuard(),  # noqa: B008
         guardrails: Guardrails | None = None,
         budget_notice: BudgetNotice | None = None,
@@ -113,7 +116,8 @@ class Agent:
             instructions=(instructions, str), name=(name, str),
             retry=(retry, Retry), compression=(compression, Compression),
             grace=(grace, Grace), refund=(refund, Refund),
-            ceiling=(ceiling, Ceiling), guard=(guard, RateGuard),
+            ceiling=(ceiling, Ceiling), delegation=(delegation, Delegation),
+            guard=(guard, RateGuard),
             guardrails=(guardrails, Guardrails), budget_notice=(budget_notice, BudgetNotice),
             checkpoints=(checkpoints, Checkpoints), faults=(faults, Injecting),
         )  # fmt: skip
@@ -124,6 +128,7 @@ class Agent:
             grace=grace or Grace(enabled=False),
             refund=refund or Refund(),
             ceiling=ceiling or Ceiling(),
+            delegation=delegation or Delegation(),
             guard=_shared(guard),
             guardrails=guardrails or Guardrails(),
             budget_notice=budget_notice,
@@ -237,11 +242,16 @@ class Agent:
         *,
         paused: bool,
     ) -> Run:
+        call = under_way.get()
+        if call is not None and call.turn is not None:
+            request = _below(request, call.turn.request.policies.delegation)
         spill = None if session is None else home() / "results" / request.conversation_id
         request = replace(request, toolbox=self.toolbox.fitted(self.models[0].context_window, spill))
         request = request if self.faults is None else self.faults.inject(request)
         budget = self.budget if isinstance(self.budget, IterationBudget) else IterationBudget(self.budget)
         run = Run(self, request, budget, session=session, sinks=sinks, tracer_provider=tracer_provider, paused=paused)
+        if call is not None:
+            call.interest.follow(run)
         run._start()  # noqa: SLF001  a run is started by its agent only
         return run
 
@@ -342,6 +352,17 @@ class Agent:
             checkpoints=self.checkpoints,
             metadata=dict(metadata or {}),
         )
+
+
+def _below(request: TurnRequest, parent: Delegation) -> TurnRequest:
+    """The request of a turn that is started by a tool of another one.
+
+    Raises:
+        ToolFailed: That turn may start none.
+    """
+    if refusal := parent.refusal():
+        raise ToolFailed(refusal, "delegation_depth")
+    return replace(request, policies=replace(request.policies, delegation=request.policies.delegation.below(parent)))
 
 
 def carried_over(result: TurnResult) -> tuple[Message, ...]:

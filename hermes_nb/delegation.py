@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from hermes_nb.agent import Agent
     from hermes_nb.tools.context import ToolContext
+    from hermes_nb.turn.request import Policies
     from hermes_nb.turn.result import TurnResult
     from hermes_nb.turn.state import TurnState
 
@@ -57,22 +58,25 @@ class AgentTool:
         """Run the sub-agent's turn.
 
         Raises:
-            ToolFailed: The turn failed; the model reads why.
+            ToolFailed: The turn failed, or may not be started; the model reads why.
         """
         task = str(arguments.get("task") or "").strip()
         if not task:
             msg = "the parameter `task` is missing: say what the sub-agent is to do"
             raise ToolFailed(msg, "invalid_arguments")
         parent: TurnState = context.turn
-        request = self._request(task, parent)
-        if context.event is not None:
-            context.event.child_turn_id = request.turn_id
-        result = await run_turn(
-            request,
-            budget=context.budget.child(self.budget),
-            inbox=Inbox(),
-            recorder=parent.recorder.child(request.turn_id),
-        )
+        if refusal := parent.request.policies.delegation.refusal():
+            raise ToolFailed(refusal, "delegation_depth")
+        async with parent.delegates:
+            request = self._request(task, parent)
+            if context.event is not None:
+                context.event.child_turn_id = request.turn_id
+            result = await run_turn(
+                request,
+                budget=context.budget.child(self.budget),
+                inbox=Inbox(),
+                recorder=parent.recorder.child(request.turn_id),
+            )
         _book(parent, result)
         if result.failed:
             words = f"{result.exit_reason}: {result.failure or result.detail}"
@@ -81,8 +85,6 @@ class AgentTool:
 
     def _request(self, task: str, parent: TurnState) -> TurnRequest:
         agent = self.agent
-        used = parent.usage.total_tokens, parent.elapsed, parent.cost_usd or 0.0
-        ceiling = agent.policies.ceiling.within(parent.request.policies.ceiling.left(*used))
         request = TurnRequest(
             prompt=task,
             history=(),
@@ -91,13 +93,20 @@ class AgentTool:
             checkpoints=agent.checkpoints or parent.request.checkpoints,
             instructions=agent.instructions,
             agent=agent.name,
-            policies=replace(agent.policies, ceiling=ceiling),
+            policies=_policies(agent, parent),
             turn_id=str(uuid.uuid4()),
             conversation_id=parent.request.conversation_id,
             parent_turn_id=parent.request.turn_id,
             parent=parent,
         )
         return request if agent.faults is None else agent.faults.inject(request)
+
+
+def _policies(agent: Agent, parent: TurnState) -> Policies:
+    """The sub-agent's own policies, within what its parent has left."""
+    own, above = agent.policies, parent.request.policies
+    left = above.ceiling.left(parent.usage.total_tokens, parent.elapsed, parent.cost_usd or 0.0)
+    return replace(own, ceiling=own.ceiling.within(left), delegation=own.delegation.below(above.delegation))
 
 
 def _book(parent: TurnState, result: TurnResult) -> None:

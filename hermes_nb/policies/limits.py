@@ -104,6 +104,41 @@ class Refund:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Delegation:
+    """How far an agent may hand work on to sub-agents. What they use is bounded by the budget and the ceiling.
+
+    Args:
+        depth: Levels of sub-agents below this agent's turn, whatever they say themselves; 0 for none. It stops agents
+            that hand a task on for ever; hermes-agent 0.19.0 has 1, for there every sub-agent can delegate.
+        at_once: Sub-agents of one turn that work at the same time; the next one begins when one of them has ended
+            (hermes-agent 0.19.0 has 3 too, and refuses more).
+
+    Raises:
+        ConfigurationError: A bound is no whole number, or too low.
+    """
+
+    depth: int = 3
+    at_once: int = 3
+
+    def __post_init__(self) -> None:
+        for name, lowest in (("depth", 0), ("at_once", 1)):
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < lowest:
+                msg = f"{name} of a delegation is a whole number of sub-agents, {lowest} or more, not {value!r}"
+                raise ConfigurationError(msg)
+
+    def refusal(self) -> str:
+        """Why a task cannot be handed on, in words for the model; empty if it can."""
+        if self.depth > 0:
+            return ""
+        return "The task was not handed on: this turn may start no sub-agents. Do it with the other tools, or answer."
+
+    def below(self, parent: Delegation) -> Delegation:
+        """What a sub-agent with these bounds may hand on, one level below its parent."""
+        return replace(self, depth=min(self.depth, parent.depth - 1))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Ceiling:
     """Upper bounds of a turn besides the budget.
 

@@ -5,17 +5,14 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import anyio
 
 from hermes_nb.tools import results
-from hermes_nb.tools.checkpoints import CheckpointError
-from hermes_nb.tools.context import ToolContext, ToolFailed
+from hermes_nb.tools.context import ToolContext, ToolFailed, under_way
 from hermes_nb.tools.definition import Tool, ToolOptions
 from hermes_nb.tools.schema import InvalidArguments
-from hermes_nb.tools.threads import run_in_thread
 from hermes_nb.vocabulary import events
 from hermes_nb.vocabulary.messages import ToolResult
 
@@ -78,8 +75,6 @@ class Batch:
         self._given = 0
         self._deadline = anyio.current_time() + box.batch_timeout
         self._limiter = anyio.CapacityLimiter(box.workers)
-        self._saving = anyio.Lock()
-        self._saved = False
 
     async def run(self, segment: Sequence[Slot]) -> None:
         """Run calls that may run together; returns when all of them are answered or given up."""
@@ -109,11 +104,13 @@ class Batch:
         context = self.context.for_call(event)
         try:
             tool, arguments = self._understood(slot)
-            await self._save_files(tool.options, arguments)
+            if context.checkpoints is not None:
+                await context.saves.before(context.checkpoints, tool.options, arguments, context.recorder)
             seconds = self._time_for(slot)
             if seconds <= 0:
                 return ToolResult(slot.call, LATE, "skipped", "batch_timeout")
             slot.begun = True
+            under_way.set(context)  # for this call's own task, and what it starts
             with anyio.move_on_after(seconds):
                 value = await tool.invoke(arguments, context)
                 return self._bounded(slot, ToolResult(slot.call, results.readable(value), value=value))
@@ -140,27 +137,6 @@ class Batch:
             msg = f"There is no tool {slot.call.name[:_SHOWN_NAME]!r}. Valid tools: {known}."
             raise ToolFailed(results.error_text(msg), "unknown_tool")
         return slot.tool, _parsed(slot.call)
-
-    async def _save_files(self, options: ToolOptions, arguments: Mapping[str, Any]) -> None:
-        """Take a checkpoint before the first tool of the batch that changes files; a failure is told, not raised."""
-        checkpoints = self.context.checkpoints
-        if checkpoints is None or not options.writes:
-            return
-        async with self._saving:
-            path = arguments.get(options.writes) if isinstance(options.writes, str) else None
-            if self._saved or not checkpoints.covers(path):
-                return
-            self._saved = True
-            take = partial(checkpoints.snapshot, self.context.turn_id, self.context.iteration)
-            try:
-                snapshot = await run_in_thread(take, name="checkpoint", on_abandoned=lambda: None)
-            except CheckpointError as error:
-                self.context.recorder.tell(events.Degraded("checkpoint", str(error)))
-            else:
-                self.context.recorder.tell(events.Checkpointed(str(checkpoints.directory), snapshot.id))
-                if snapshot.left_out:
-                    told = f"not saved: {', '.join(snapshot.left_out[:5])}"
-                    self.context.recorder.tell(events.Degraded("checkpoint", told))
 
     def _time_for(self, slot: Slot) -> float:
         own = slot.options.timeout

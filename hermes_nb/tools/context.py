@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import threading
 from contextlib import nullcontext
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
+from weakref import WeakSet
 
+from hermes_nb.tools.saving import Saves
 from hermes_nb.vocabulary.budget import IterationBudget
 from hermes_nb.vocabulary.failures import HermesError
 
@@ -43,6 +46,37 @@ class _Silence:
         return nullcontext(what)
 
 
+class Interruptible(Protocol):
+    """A turn that a tool has started by itself."""
+
+    def interrupt(self, *, source: Any) -> object:
+        """Ask for its end; `source` is `parent` here."""
+
+
+class Interest:
+    """Whether somebody still waits for the result of a call; from any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._turns: WeakSet[Interruptible] = WeakSet()
+        self.lost = False
+
+    def lose(self) -> None:
+        """Nobody waits any more: the turns that the call has started end too."""
+        with self._lock:
+            self.lost, turns = True, tuple(self._turns)
+        for turn in turns:
+            turn.interrupt(source="parent")
+
+    def follow(self, turn: Interruptible) -> None:
+        """The call has started a turn, which ends when nobody waits for the call any more."""
+        with self._lock:
+            self._turns.add(turn)
+            lost = self.lost
+        if lost:
+            turn.interrupt(source="parent")
+
+
 @dataclass(frozen=True, slots=True)
 class ToolContext:
     """Given to a tool that has a parameter annotated with this class; the model does not see that parameter.
@@ -58,7 +92,9 @@ class ToolContext:
         directory: A directory for files of this conversation, where the turn has one.
         turn: The running turn, opaque; for tools that start other agents.
         checkpoints: Saves files before a tool that writes changes them, where the agent has that.
+        saves: The snapshots that the turn has taken so.
         event: The open scope of this call; a delegate notes the turn that it started there.
+        interest: Whether somebody still waits for this call.
     """
 
     call_id: str = ""
@@ -71,18 +107,23 @@ class ToolContext:
     directory: Path | None = None
     turn: Any = field(default=None, repr=False)
     checkpoints: Checkpoints | None = field(default=None, repr=False)
+    saves: Saves = field(default_factory=lambda: Saves(""), repr=False)
     event: Tool | None = field(default=None, repr=False)
-    _stop: threading.Event = field(default_factory=threading.Event, repr=False)
+    interest: Interest = field(default_factory=Interest, repr=False)
 
     @property
     def interrupted(self) -> bool:
         """Whether nobody waits for the result any more: interrupted or timed out. Look at it in long work."""
-        return self._stop.is_set()
+        return self.interest.lost
 
     def for_call(self, event: Tool) -> ToolContext:
         """This context for one call, with an interrupt signal of its own."""
-        return replace(self, call_id=event.call_id, event=event, _stop=threading.Event())
+        return replace(self, call_id=event.call_id, event=event, interest=Interest())
 
     def give_up(self) -> None:
-        """Tell the tool that nobody waits for its result any more."""
-        self._stop.set()
+        """Tell the tool, and the turns that it has started, that nobody waits for its result any more."""
+        self.interest.lose()
+
+
+under_way: ContextVar[ToolContext | None] = ContextVar("hermes_nb_tool_call", default=None)
+"""The call under way in this thread or task; a turn that is started there belongs to it."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from hermes_nb.policies.compression import Compression, CompressionState
 from hermes_nb.policies.guard import RateGuard
 from hermes_nb.policies.guardrails import Guardrails
-from hermes_nb.policies.limits import BudgetNotice, Ceiling, Grace, Refund
+from hermes_nb.policies.limits import BudgetNotice, Ceiling, Delegation, Grace, Refund
 from hermes_nb.policies.retry import Retry
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ class Policies:
     grace: Grace = field(default_factory=Grace)
     refund: Refund = field(default_factory=Refund)
     ceiling: Ceiling = field(default_factory=Ceiling)
+    delegation: Delegation = field(default_factory=Delegation)
     guard: RateGuard | None = field(default_factory=RateGuard)
     guardrails: Guardrails = field(default_factory=Guardrails)
     budget_notice: BudgetNotice | None = None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from hermes_nb.policies.compression import Compression, CompressionState
 from hermes_nb.policies.guardrails import Guardrails
-from hermes_nb.policies.limits import BudgetNotice, Ceiling, Grace, Refund
+from hermes_nb.policies.limits import BudgetNotice, Ceiling, Delegation, Grace, Refund
 from hermes_nb.policies.retry import Retry
 from hermes_nb.turn.request import Policies
 
@@ -26,6 +26,7 @@ KINDS: dict[str, type[Any]] = {
     "grace": Grace,
     "refund": Refund,
     "ceiling": Ceiling,
+    "delegation": Delegation,
     "guardrails": Guardrails,
     "budget_notice": BudgetNotice,
 }

@@ -9,10 +9,13 @@ from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeVar
 
+import anyio
+
 from hermes_nb.policies.guardrails import GuardrailState
 from hermes_nb.policies.limits import priced
 from hermes_nb.policies.thinking import ThinkingFilter
 from hermes_nb.policies.tokens import TokenMeter
+from hermes_nb.tools.saving import Saves
 from hermes_nb.tools.stored import READER
 from hermes_nb.turn.chain import Chain
 from hermes_nb.turn.prompting import NAMELESS, Wire, system_prompt, with_identity
@@ -88,6 +91,8 @@ class TurnState:
         estimate: Estimated tokens of the next request.
         threshold: Tokens at which a compression is due.
         ending: Why the turn is over; None while it goes on.
+        saves: The snapshots of files; a sub-agent shares its parent's.
+        delegates: Lets only so many sub-agents work at the same time.
     """
 
     request: TurnRequest
@@ -124,12 +129,17 @@ class TurnState:
     shortened: bool = False
     ending: Ending | None = None
     started: float = field(default_factory=time.monotonic)
+    saves: Saves = field(init=False)
+    delegates: anyio.CapacityLimiter = field(init=False)
     _call_ids: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.chain = Chain(self.request.chain)
         self.sizes = self.request.sizes
         self.sizes.begin_turn()
+        parent = self.request.parent
+        self.saves = Saves(self.request.turn_id) if parent is None else parent.saves
+        self.delegates = anyio.CapacityLimiter(self.request.policies.delegation.at_once)
 
     # ------------------------------------------------------------------------------------- the history
 

@@ -73,7 +73,9 @@ async def admit(state: TurnState) -> Admission | None:
 
 
 def enter(state: TurnState, admission: Admission) -> None:
-    """Tell what the iteration costs, below its own span."""
+    """Open the iteration: tell what it costs, below its own span; its first change of files is saved."""
+    if state.request.parent is None:
+        state.saves.begin(admission.number)
     if admission.grace:
         state.tell_budget("grace_granted", admission.view)
     else:
@@ -151,6 +153,7 @@ async def run_tools(state: TurnState, reply: Reply) -> None:
         budget=state.budget,
         recorder=state.recorder,
         checkpoints=request.checkpoints,
+        saves=state.saves,
         directory=request.toolbox.spill,
         turn=state,
     )

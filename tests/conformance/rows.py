@@ -159,7 +159,7 @@ PARTS = [
     Row("parts_42", "mixture once a turn", "one round of references per prompt"),
     Row("parts_43", "sub-agent", "status, summary, tokens"),
     Row("parts_44", "sub-agent that fails", "called completed", "better"),
-    Row("parts_45", "too many sub-agents", "refused, nothing run"),
+    Row("parts_45", "too many sub-agents", "refused, nothing run", "better"),
     Row("parts_46", "usage", "summed over the session only", "better"),
     Row("parts_47", "keys in tool output", "masked in logs and summaries only", "better"),
     Row("parts_48", "system prompt after a resume", "the same bytes, but for one field", "better"),

@@ -104,14 +104,15 @@ def test_parts_44_a_sub_agent_that_fails():
 
 
 def test_parts_45_limits_of_sub_agents():
-    """A share of the budget each, drawn from the parent's: together never more than the parent has."""
+    """Three at a time, the others wait; all together never use more than the parent's budget."""
     with (
-        Server(always(LYON)) as inner,
-        Server(calls(*[call("helper", task=f"{n}") for n in range(4)]), always(say("ok"))) as outer,
+        Server(always(slow(0.05, LYON))) as inner,
+        Server(calls(*[call("helper", task=f"{n}") for n in range(5)]), always(say("ok"))) as outer,
     ):
         helper = agent(inner, name="helper", budget=50)
         result = run(agent(outer, tools=[helper.as_tool(budget=3)], budget=6))
 
+    assert inner.busiest <= 3
     assert result.budget.used <= 6
     turns = result.trace.turns_df()
     assert (turns[turns.agent_name == "helper"].iterations <= 4).all()

@@ -589,57 +589,6 @@ def test_the_dictionary_of_the_hermes_documents():
     assert "".join(pieces) == "522,000 people"
 
 
-# ---------------------------------------------------------------------------------------- sub-agents
-
-
-def test_a_sub_agent_works_under_the_same_trace_and_on_the_same_budget():
-    helper = hn.Agent(script(call("population", city="Lyon"), say("522,000")), tools=[population], name="searcher")
-    lead = agent(call("searcher", task="Lyon?"), say("Lyon has 522,000."), tools=[helper.as_tool(budget=5)])
-    result = run(lead)
-
-    assert result.completed
-    assert result.budget.used == 4
-    assert '"status": "completed"' in result.messages[2].text
-    assert tree(result) == expected("""
-        invoke_agent agent
-          hermes.iteration 1
-            chat script
-              hermes.attempt 1 success
-            execute_tool searcher
-              invoke_agent searcher
-                hermes.iteration 1
-                  chat script
-                    hermes.attempt 1 success
-                  execute_tool population
-                hermes.iteration 2
-                  chat script
-                    hermes.attempt 1 success
-          hermes.iteration 2
-            chat script
-              hermes.attempt 1 success
-        """)
-
-
-def test_a_sub_agent_that_fails_is_a_failed_call():
-    helper = hn.Agent(script(fails("auth")), name="searcher")
-    result = run(agent(call("searcher", task="Lyon?"), say("No luck."), tools=[helper.as_tool()]))
-
-    assert result.completed
-    assert "provider_failed" in result.messages[2].text
-
-
-def test_an_interrupt_reaches_the_sub_agent_and_says_who_stopped_it():
-    helper = hn.Agent(script(say("late", seconds=30)), name="searcher")
-    run = agent(call("searcher", task="Lyon?"), tools=[helper.as_tool()]).start("q", session=False)
-    assert wait_for(lambda: "invoke_agent searcher" in span_tree(run.trace))
-    run.interrupt()
-    result = run.result()
-
-    turns = result.trace.turns_df().set_index("agent_name").exit_reason
-    assert turns["agent"] == "interrupted_by_user"
-    assert turns["searcher"] == "interrupted_by_parent"
-
-
 # ---------------------------------------------------------------------------------------- conversations
 
 
@@ -869,17 +818,6 @@ def test_an_answer_that_is_being_continued_is_not_compressed_away_from_its_quest
 
     assert [message.text for message in result.messages if message.role == "user"] == ["my very own question"]
     assert result.text == "part " * 180 + "the end"
-
-
-def test_parallel_sub_agents_stay_below_the_ceiling_together():
-    wants = calls(*[call("helper", task=f"{number}") for number in range(6)])
-    endless = script(*[call("population", city="Lyon")] * 200, name="inner")
-    helper = hn.Agent(endless, tools=[population], name="helper", budget=30)
-    lead = agent(wants, say("done"), tools=[helper.as_tool(budget=30)], ceiling=hn.Ceiling(tokens=2_000), budget=200)
-    result = run(lead)
-
-    assert result.exit_reason is hn.ExitReason.CEILING_REACHED
-    assert result.usage.total_tokens < 6_000
 
 
 @pytest.mark.parametrize("nonsense", [float("nan"), float("inf"), -1.0, "x"])

@@ -38,8 +38,8 @@ PUBLIC = sorted(
         # tools
         "Checkpoints", "MCP", "ToolContext", "ToolFailed", "tool",
         # policies
-        "BudgetNotice", "Ceiling", "Compression", "Grace", "Guardrails", "IterationBudget", "RateGuard", "Refund",
-        "Retry",
+        "BudgetNotice", "Ceiling", "Compression", "Delegation", "Grace", "Guardrails", "IterationBudget", "RateGuard",
+        "Refund", "Retry",
         # what comes out
         "BudgetView", "Event", "ExitReason", "Failure", "FailureReason", "Message", "Reply", "ToolCall",
         "ToolResult", "Usage",

@@ -10,7 +10,7 @@ from hermes_nb.policies import guard, recovery, retry
 from hermes_nb.policies.compression import Compression
 from hermes_nb.policies.guard import RateGuard
 from hermes_nb.policies.guardrails import Guardrails
-from hermes_nb.policies.limits import BudgetNotice, Ceiling, Grace, Refund
+from hermes_nb.policies.limits import BudgetNotice, Ceiling, Delegation, Grace, Refund
 from hermes_nb.policies.recovery import RECOVERY, Tally
 from hermes_nb.policies.retry import Retry
 from hermes_nb.providers import credentials
@@ -31,6 +31,7 @@ DEFAULTS = {
     BudgetNotice: {"share": 0.8},
     Grace: {"enabled": True},
     Ceiling: {"tokens": None, "seconds": None, "cost_usd": None, "price": None},
+    Delegation: {"depth": 3, "at_once": 3},
     RateGuard: {"genuine": 60.0, "cooling": 60.0, "shared": True},
     Guardrails: {"same_call": (2, 5), "same_tool": (3, 8), "repeats": (2, INFINITE), "invalid_batches": 3},
     Compression: {

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from hermes_nb.tools.checkpoints import CheckpointError, Checkpoints
 from hermes_nb.tools.context import ToolContext
 from hermes_nb.tools.definition import tool
+from hermes_nb.tools.saving import Saves
 from hermes_nb.vocabulary.failures import ConfigurationError
 from tests.support.batches import ask, run_batch
 
@@ -258,9 +259,7 @@ def writers(project: Path):
 
 
 def run(project, checkpoints, *calls):
-    return run_batch(
-        writers(project), *calls, context=ToolContext(checkpoints=checkpoints, turn_id="turn", iteration=1)
-    )
+    return run_batch(writers(project), *calls, context=ToolContext(checkpoints=checkpoints, saves=Saves("turn", 1)))
 
 
 def test_one_snapshot_is_taken_before_the_first_tool_that_writes(project, checkpoints):
