@@ -2,47 +2,22 @@
 
 from __future__ import annotations
 
-import textwrap
 import threading
 
 import pytest
 
 import hermes_nb as hn
-from hermes_nb.testing import call, calls, fails, no_waiting, say, script, span_tree
+from hermes_nb.testing import call, calls, fails, say, script, span_tree
+from tests.support.scripts import agent, expected, population, run, tree
 from tests.support.server import Server, always, slow
 from tests.support.server import call as called
 from tests.support.server import calls as called_at_once
 from tests.support.server import say as said
 from tests.support.waiting import wait_for
 
-PEOPLE = {"Lyon": 522_000, "Lille": 236_000}
-
-
-@hn.tool
-def population(city: str) -> int:
-    """Inhabitants of a city."""
-    return PEOPLE[city]
-
-
-def agent(*steps, **settings) -> hn.Agent:
-    return hn.Agent(script(*steps), **({"tools": [population], "budget": 8} | settings))
-
 
 def over(server: Server, **settings) -> hn.Agent:
     return hn.Agent(hn.OpenAIChat("m", base_url=server.url, api_key="sk-sub-0001"), **({"budget": 8} | settings))
-
-
-def run(agent: hn.Agent, prompt: str = "How many people live in Lyon?", **options) -> hn.TurnResult:
-    with no_waiting():
-        return agent.run(prompt, **({"session": False} | options))
-
-
-def tree(result: hn.TurnResult) -> str:
-    return "\n" + span_tree(result.trace) + "\n"
-
-
-def expected(text: str) -> str:
-    return textwrap.dedent(text)
 
 
 def nested(levels: int, **lead) -> hn.Agent:

@@ -231,27 +231,33 @@ def test_a_full_disk_damages_nothing_and_says_so_once(path):
     assert logbook.turns()[-1].exit_reason == "completed"
 
 
-def test_a_file_that_may_not_be_written_can_be_read(path, tmp_path):
+def test_a_file_that_may_not_be_written_can_be_read(path, tmp_path, tmp_path_factory):
     with Logbook(path) as logbook:
         write_a_turn(logbook)
     code = """
         import os, sys
         from hermes_nb.logbook import Logbook
         from tests.support.turns import telling
+
+        def use(path):
+            logbook = Logbook(path)
+            read = len(logbook.messages("talk")), len(logbook.search("many"))
+            troubles = []
+            with telling(logbook.sink(troubles.append), turn_id="turn-2", number=2) as turn:
+                turn.iteration(1, text="Many.")
+            return *read, len(troubles), len(logbook.messages("talk"))
+
+        path, elsewhere = sys.argv[1:]
+        use(elsewhere)  # for what is imported on first use: Python itself may belong to root alone
         if os.getuid() == 0:
             os.setuid(65534)
-        logbook = Logbook(sys.argv[1])
-        print(len(logbook.messages("talk")), len(logbook.search("many")))
-        troubles = []
-        with telling(logbook.sink(troubles.append), turn_id="turn-2", number=2) as turn:
-            turn.iteration(1, text="Many.")
-        print(len(troubles), len(logbook.messages("talk")))
+        print(*use(path))
     """
     path.chmod(0o444)  # and a directory that cannot be written
     for place in (tmp_path, *tmp_path.parents[:2]):
         place.chmod(0o555 if place == tmp_path else 0o755)
     try:
-        done = python(code, path)
+        done = python(code, path, tmp_path_factory.mktemp("elsewhere") / "logbook.db")
     finally:
         tmp_path.chmod(0o755)
     assert done.stdout.split() == ["2", "2", "1", "4"], done.stderr

@@ -1,0 +1,160 @@
+"""What a user does to a running turn."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import hermes_nb as hn
+from hermes_nb.testing import call, calls, fails, say
+from tests.support.scripts import agent, expected, population, tree
+from tests.support.waiting import wait_for
+
+# ---------------------------------------------------------------------------------------- interrupt
+
+
+def test_an_interrupt_while_the_model_is_asked_ends_the_turn_at_once():
+    run = agent(say("too late", seconds=30)).start("q", session=False)
+    time.sleep(0.1)
+    began = time.monotonic()
+    assert run.interrupt()
+    result = run.result()
+
+    assert time.monotonic() - began < 5
+    assert result.exit_reason is hn.ExitReason.INTERRUPTED_BY_USER
+    assert tree(result) == expected("""
+        invoke_agent agent interrupted_by_user
+          hermes.iteration 1 interrupted
+            chat script
+              hermes.attempt 1 cancelled
+        """)
+    assert not run.interrupt()
+
+
+def test_an_interrupt_during_a_wait_ends_the_wait_and_sends_nothing_more():
+    run = agent(fails("rate_limit", retry_after=60), say("never")).start("q", session=False)
+    time.sleep(0.2)
+    run.interrupt()
+    result = run.result()
+
+    assert result.interrupted
+    retries = result.trace.retries_df()
+    assert retries.outcome.tolist() == ["interrupted"]
+    assert tree(result).count("hermes.attempt") == 1
+    assert "ERROR" not in tree(result)
+
+
+def test_an_interrupt_during_tools_answers_every_call_honestly():
+    begun = threading.Event()
+
+    def slow() -> str:
+        """Takes long."""
+        begun.set()
+        time.sleep(1.5)
+        return "done"
+
+    steps = calls(call("population", city="Lyon"), call("slow"), call("population", city="Lille"))
+    run = agent(steps, tools=[population, slow]).start("q", session=False)
+    assert begun.wait(5)
+    run.interrupt()
+    result = run.result()
+
+    first, second, third = (message.text for message in result.messages if message.role == "tool")
+    assert first == "522000"
+    assert "effect is unknown" in second
+    assert "not started" in third
+    assert result.messages[-1].role == "assistant"
+
+
+def test_an_interrupt_at_the_boundary_lets_the_iteration_finish():
+    begun = threading.Event()
+
+    def slow() -> str:
+        """Takes a moment."""
+        begun.set()
+        time.sleep(0.2)
+        return "done"
+
+    run = agent(call("slow"), say("never"), tools=[slow]).start("q", session=False)
+    assert begun.wait(5)
+    run.interrupt(when="boundary")
+    result = run.result()
+
+    assert [m.text for m in result.messages if m.role == "tool"] == ["done"]
+    assert result.interrupted
+    assert result.iterations == 1
+
+
+def test_an_interrupted_stream_keeps_the_text_that_had_come():
+    def speak(request):
+        return say("never comes", seconds=0)
+
+    async def halting(request, on_text):
+        import anyio
+
+        on_text("Half an ans")
+        await anyio.sleep(30)
+
+    run = hn.Agent(hn.as_provider(halting, name="halting")).start("q", session=False)
+    time.sleep(0.2)
+    run.interrupt()
+    result = run.result()
+
+    assert result.text == "Half an ans"
+    assert result.messages[-1].text == "Half an ans"
+
+
+# ---------------------------------------------------------------------------------------- steer
+
+
+def test_a_steer_reaches_the_model_after_the_next_tool_result_exactly_once():
+    seen, begun, go_on = [], threading.Event(), threading.Event()
+
+    def wait() -> str:
+        """Waits for the test."""
+        begun.set()
+        go_on.wait(5)
+        return "done"
+
+    def look(request):
+        seen.append(request.messages[-1].text)
+        return say("ok")
+
+    run = agent(call("wait"), look, tools=[wait]).start("q", session=False)
+    assert begun.wait(5)
+    note = run.steer("Use <b>metropolitan</b> areas.")
+    assert note.status == "queued"
+    go_on.set()
+    result = run.result()
+
+    assert seen[0].count("Use <b>metropolitan</b> areas.") == 1
+    assert seen[0].startswith("done")
+    assert (note.status, note.iteration) == ("delivered", 2)
+    assert result.pending_steer is None
+    assert [message.origin for message in result.messages] == ["", "", "", "steer", ""]
+
+
+def test_a_steer_that_comes_too_late_is_given_back():
+    run = agent(say("ok", seconds=0.3)).start("q", session=False)
+    note = run.steer("Also Lille.")
+    result = run.result()
+
+    assert result.pending_steer == "Also Lille."
+    assert note.status == "undelivered"
+    assert "completed" in note.reason
+    late = run.steer("And Nice.")
+    assert late.status == "undelivered"
+
+
+# ---------------------------------------------------------------------------------------- pause
+
+
+def test_a_paused_turn_runs_one_iteration_for_each_step():
+    run = agent(call("population", city="Lyon"), say("ok")).start("q", session=False, paused=True)
+    assert wait_for(lambda: run.state == "paused")
+    assert run.budget.view().used == 0
+    run.step()
+    assert wait_for(lambda: run.state == "paused" and run.budget.view().used == 1)
+    run.resume()
+
+    assert run.result().completed

@@ -1,0 +1,71 @@
+"""Those who are told of a turn: they may break, and never learn a key."""
+
+from __future__ import annotations
+
+import hermes_nb as hn
+from hermes_nb.testing import call, say, script
+from tests.support.scripts import agent, run
+
+# ---------------------------------------------------------------------------------------- sinks
+
+
+def test_a_sink_that_raises_is_dropped_and_the_turn_goes_on(caplog):
+    told = []
+
+    def broken(event):
+        raise OSError("no space left")
+
+    result = run(agent(call("population", city="Lyon"), say("ok")), sinks=[broken, told.append])
+
+    assert result.completed
+    assert [event.seq for event in told] == list(range(1, len(told) + 1))
+    degraded = [event.what for event in told if event.what.kind == "degraded"]
+    assert [what.part for what in degraded] == ["sink"]
+    assert "no space left" in degraded[0].detail
+    assert caplog.text.count("is not told any more") == 1
+
+
+def test_a_watcher_that_raises_costs_no_other_watcher_and_no_event(caplog):
+    run = agent(call("population", city="Lyon"), say("ok", seconds=0.1)).start("q", session=False, paused=True)
+    told = []
+
+    def broken(event):
+        raise OSError("the front end is gone")
+
+    run.subscribe(broken)
+    before = run.subscribe(told.append)
+    run.resume()
+    assert run.result().completed
+
+    assert [event.seq for event in (*before, *told)] == list(range(1, len(before) + len(told) + 1))
+    assert caplog.text.count("is told nothing more") == 1
+
+
+# ---------------------------------------------------------------------------------------- keys
+
+
+def test_a_key_that_a_tool_gives_away_is_told_to_nobody():
+    secret = "sk-test-SECRET-0123456789"
+    told = []
+
+    @hn.tool
+    def leak() -> str:
+        """Gives a key away."""
+        return f"the key is {secret}"
+
+    provider = script(call("leak"), say(f"it is {secret}"))
+    keyed = hn.Agent([_Keyed(provider, secret)], tools=[leak])
+    result = keyed.run(f"q {secret}", session=False, sinks=[told.append])
+
+    assert result.completed
+    assert secret not in repr(told)
+    assert secret not in repr(result.trace.spans_df().to_dict())
+
+
+class _Keyed:
+    """A provider that has a key."""
+
+    def __init__(self, provider, secret):
+        for name in ("name", "model", "identity", "context_window", "address", "parameters", "stream", "connect"):
+            setattr(self, name, getattr(provider, name))
+        self.secrets = (secret,)
