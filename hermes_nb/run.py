@@ -155,7 +155,7 @@ class Run:
         self._inbox = Inbox(paused=paused)
         self._memory = Memory()
         self._observation = self.edges.observe(request.turn_id, tracer_provider)
-        store = () if session is None else (session.sink(self._tell_trouble),)
+        store = () if session is None else (session.sink(request, self._tell_trouble),)
         secrets = tuple(secret for provider in request.chain for secret in provider.secrets)
         self._recorder = Recorder(
             request.turn_id,

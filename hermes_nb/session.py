@@ -173,12 +173,14 @@ class Session:
             system=request.system or so_far.system_prompts.get(f"{first.name}:{first.model}{settings}", ""),
         )
 
-    def sink(self, on_trouble: Callable[[str], None]) -> LogbookSink:
+    def sink(self, request: TurnRequest, on_trouble: Callable[[str], None]) -> LogbookSink:
         """The sink that writes the turn.
 
         Args:
+            request: The turn, as `open_turn` gave it.
             on_trouble: Told in one sentence when that cannot be done.
         """
+        self.logbook.store.writer(request.turn_id, self.id).obstacle = request.disk
         return self.logbook.sink(on_trouble)
 
     def close_turn(self, turn_id: str) -> None:  # noqa: ARG002  there is only one

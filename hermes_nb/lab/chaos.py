@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hermes_nb.lab.faults import Faults
-from hermes_nb.lab.injecting import CALLS, REQUESTS
+from hermes_nb.lab.injecting import CALLS, REQUESTS, WRITES
 from hermes_nb.lab.sweep import sweep
 from hermes_nb.turn.attempts import waiting
 from hermes_nb.vocabulary.failures import ConfigurationError
@@ -85,7 +85,7 @@ def _variants(providers: int) -> Iterator[tuple[str, str, Faults | None]]:
         if providers > 1:
             yield label, "primary", Faults(**{kind: 1.0, "places": {0}, **more})
         yield label, "always", Faults(**{kind: 1.0, **more})
-    for kind in CALLS:
+    for kind in (*CALLS, *WRITES):
         for when, wanted in (("once", {1}), ("always", 1.0)):
             call: dict[str, Any] = {kind: wanted}
             yield kind, when, Faults(**call)
@@ -94,15 +94,11 @@ def _variants(providers: int) -> Iterator[tuple[str, str, Faults | None]]:
 def _table(study: Study, order: list[str]) -> pd.DataFrame:
     import pandas as pd  # noqa: PLC0415  heavy; loaded on first use
 
-    turns, attempts, calls = study.turns_df(), study.attempts_df(), study.tool_calls_df()
-    injected = attempts.groupby("faults").injected.count()
-    injected = injected.add(
-        calls["error_type"].str.startswith("injected_").groupby(calls["faults"]).sum(), fill_value=0
-    )
+    turns = study.turns_df()
     groups = turns.groupby("faults")
     frame = pd.DataFrame({"turns": groups.size(), "survived": groups["completed"].mean().astype(float)})
     frame["exit_reason"] = groups["exit_reason"].agg(lambda reasons: str(reasons.mode().iloc[0]))
-    frame["injected"] = injected.reindex(frame.index).fillna(0).astype("Int64")
+    frame["injected"] = _injected(study).value_counts().reindex(frame.index, fill_value=0).astype("Int64")
     frame = frame.join(groups[[*_SUMS, "seconds"]].mean().astype(float)).reindex(order).dropna(subset=["turns"])
     names = [name.partition("/") for name in frame.index]
     frame.insert(0, "fault", [fault for fault, _, _ in names])
@@ -110,3 +106,17 @@ def _table(study: Study, order: list[str]) -> pd.DataFrame:
     frame = frame.reset_index(drop=True).astype({"turns": "Int64"})
     frame.attrs["path"] = str(study.path)
     return frame
+
+
+def _injected(study: Study) -> pd.Series:
+    """The variant of each request, tool call and write that failed because it was told to."""
+    import pandas as pd  # noqa: PLC0415  heavy; loaded on first use
+
+    attempts, calls, told = study.attempts_df(), study.tool_calls_df(), study.events_df()
+    return pd.concat(
+        [
+            attempts["faults"][attempts["injected"].notna()],
+            calls["faults"][calls["error_type"].astype("string").str.startswith("injected_", na=False)],
+            told["faults"][told["attributes_json"].str.contains("(injected)", regex=False, na=False)],
+        ]
+    )

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, TypeAlias
 
-from hermes_nb.lab.injecting import CALLS, REQUESTS, FaultyProvider, FaultyTool
+from hermes_nb.lab.injecting import CALLS, FULL, REQUESTS, WRITES, FaultyProvider, FaultyTool
 from hermes_nb.tools.toolbox import Toolbox
 from hermes_nb.vocabulary.failures import ConfigurationError
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from hermes_nb.turn.request import TurnRequest
 
 Wanted: TypeAlias = "float | Collection[int]"
-"""A rate from 0 to 1, or the numbers of the requests (of the tool calls) that fail, counted from 1 in each turn."""
+"""A rate from 0 to 1, or the numbers of the requests (tool calls, writes) that fail, counted from 1 in each turn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,9 +23,9 @@ class Faults:
     """Failures that are injected into an agent's turns, to see what the agent does then: `agent.with_(faults=...)`.
 
     Each kind takes a rate (`rate_limit=0.2`: a fifth of the requests) or positions (`cut={1, 3}`: the first and the
-    third request of a turn). What was injected stands in the `injected` column of the attempts, and in the
-    `error_type` of tool calls. Injected rate limits are not remembered by the rate guard. Turns with the same seed,
-    prompt and place in their conversation meet the same faults.
+    third request of a turn). What was injected stands in the `injected` column of the attempts, in the `error_type` of
+    tool calls, and in the detail of the turn's `hermes.degraded` events. Injected rate limits are not remembered by the
+    rate guard. Turns with the same seed, prompt and place in their conversation meet the same faults.
 
     Args:
         rate_limit: HTTP 429, which asks to wait for `retry_after` seconds.
@@ -43,6 +43,7 @@ class Faults:
         slow: The model takes `seconds` longer.
         tool_error: A tool raises instead of being run.
         tool_timeout: A tool is given up without being run; told at once.
+        disk_full: The logbook has no room for what the turn writes; there is room again when the turn ends.
         script: The fault of the first request, the second, ...; None for none. Rates hold for those after it.
         places: Which providers of the chain fail, 0 for the primary; None for all.
         retry_after: Seconds that a rate limit asks to wait; None for one that does not say.
@@ -68,6 +69,7 @@ class Faults:
     slow: Wanted = 0.0
     tool_error: Wanted = 0.0
     tool_timeout: Wanted = 0.0
+    disk_full: Wanted = 0.0
     script: tuple[str | None, ...] = ()
     places: Collection[int] | None = None
     retry_after: float | None = None
@@ -75,7 +77,7 @@ class Faults:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for kind in (*REQUESTS, *CALLS):
+        for kind in (*REQUESTS, *CALLS, *WRITES):
             _check(kind, getattr(self, kind))
         for kinds in (REQUESTS, CALLS):
             if (total := sum(_rates(self._of(kinds)).values())) > 1:
@@ -97,6 +99,7 @@ class Faults:
         seed = f"{self.seed}:{request.number}:{told}"
         requests = Draws(self._of(REQUESTS), f"{seed}:requests", self.script)
         calls = Draws(self._of(CALLS), f"{seed}:calls")
+        writes = Draws(self._of(WRITES), f"{seed}:writes")
         chain = tuple(
             FaultyProvider(provider, requests.next, self.retry_after, self.seconds) if self._hits(place) else provider
             for place, provider in enumerate(request.chain)
@@ -110,7 +113,8 @@ class Faults:
             batch_limit=box.batch_limit,
             spill=box.spill,
         )
-        return replace(request, chain=chain, toolbox=toolbox)
+        disk = (lambda: FULL if writes.next() else "") if self.disk_full else None
+        return replace(request, chain=chain, toolbox=toolbox, disk=disk)
 
     def _of(self, kinds: Iterable[str]) -> dict[str, Wanted]:
         return {kind: getattr(self, kind) for kind in kinds}

@@ -38,6 +38,12 @@ REQUESTS = (*FAILURES, "cut", "empty", "unknown_tool", "bad_arguments", "slow")
 CALLS = ("tool_error", "tool_timeout")
 """What can be wrong with a tool call."""
 
+WRITES = ("disk_full",)
+"""What can be wrong with a write of the turn to its logbook."""
+
+FULL = "database or disk is full (injected)"
+"""SQLite's words for it."""
+
 NO_TOOL = "zzz_injected"
 """A tool that nobody has, and whose name resembles none."""
 

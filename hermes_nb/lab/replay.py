@@ -94,7 +94,8 @@ def replay(  # noqa: PLR0913  one argument for each question, all but one by key
     if tools == "live" and agent is not None:
         request = replace(request, toolbox=agent.toolbox)
     if until is not None and agent is not None:
-        request = replace(request, handover=_handover(request, until, agent, edit))
+        handover = _handover(request, until, agent, edit)
+        request = replace(request, handover=handover, disk=handover.request.disk)
     place = Session.of(session)
     if place is not None:
         request = place.open_turn(request)

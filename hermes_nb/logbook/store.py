@@ -86,29 +86,37 @@ class Store:
                 return f"{self.path} could not be written; what waits is kept in memory, and tried again"
             trouble = ""
             for writer in list(self.writers.values()):
-                if writer.waiting and (writer is only or only is None or writer.behind):
+                late = writer.behind and writer.obstacle is None  # an injected fault is one turn's own matter
+                if writer.waiting and (writer is only or only is None or late):
                     trouble = self._save(writer) or trouble
-                    if writer.behind:
+                    if time.monotonic() < self._next_try:
                         break
             return trouble
 
     def _save(self, writer: TurnWriter) -> str:
         """Write one turn's rows; returns what went wrong."""
+        if writer.obstacle is not None and (obstacle := writer.obstacle()):
+            writer.behind = True
+            return self._kept(obstacle)
         try:
             with self.transaction() as db:
                 row = writer.write(db)
         except _PASSING as error:
             writer.behind = True
             self._fail()
-            return f"{self.path} could not be written ({error}); what waits is kept in memory, and tried again"
+            return self._kept(error)
         except Exception as error:
             logger.warning("turn %s cannot be kept in the logbook any more", writer.turn_id, exc_info=True)
             writer.give_up()
             return f"{self.path}: turn {writer.turn_id} cannot be kept any more ({type(error).__name__}: {error})"
         writer.saved(row)
+        self._next_try = 0.0
         if writer.ended_at is not None:
             del self.writers[writer.turn_id]
         return ""
+
+    def _kept(self, reason: object) -> str:
+        return f"{self.path} could not be written ({reason}); what waits is kept in memory, and tried again"
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:

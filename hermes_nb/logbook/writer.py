@@ -12,7 +12,7 @@ from hermes_nb.vocabulary.messages import Message
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from hermes_nb.vocabulary.messages import Content, ToolSpec
 
@@ -34,6 +34,11 @@ class TurnWriter:
         conversation_id: Its conversation.
         known: Ids of the messages of earlier turns.
         settings: What besides the model's identity shapes the system prompt.
+
+    Attributes:
+        behind: What waits could not be written.
+        given_up: Nothing more is kept.
+        obstacle: Says why the next write cannot be, until the turn has ended; for faults that are injected.
     """
 
     def __init__(self, turn_id: str, conversation_id: str, known: Mapping[Message, int], settings: str = "") -> None:
@@ -42,6 +47,7 @@ class TurnWriter:
         self.row: int | None = None
         self.behind = False
         self.given_up = False
+        self.obstacle: Callable[[], str] | None = None
         self.begun = events.Turn("", "", "", "")
         self.begun_at = 0
         self.ended_at: int | None = None
@@ -102,7 +108,7 @@ class TurnWriter:
         """Only what has changed since the start."""
         what = event.what
         if isinstance(what, events.Turn):
-            self.begun, self.ended_at = what, event.at
+            self.begun, self.ended_at, self.obstacle = what, event.at, None
         elif isinstance(what, events.Fallback) and what.outcome == "activated":
             self._identity = f"{what.to_provider}:{what.to_model}{self._settings}"
         without = _SENT if isinstance(what, events.Chat) else ()

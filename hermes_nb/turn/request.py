@@ -72,6 +72,8 @@ class TurnRequest:
         system: The system prompt that the conversation has used so far; built anew where there is none.
         sizes: What the conversation has taught about the size of requests.
         checkpoints: Saves files before tools change them.
+        disk: Says what goes wrong with the next write of the turn to its logbook; empty for nothing. For faults that
+            are injected; None where none are.
         parent: The running turn whose sub-agent this is; tokens and money count there too.
         metadata: The user's own labels; they go to the trace.
         handover: Who goes on after some iteration; None for nobody else.
@@ -92,6 +94,7 @@ class TurnRequest:
     replay_of: str = ""
     system: str = ""
     checkpoints: Checkpoints | None = None
+    disk: Callable[[], str] | None = field(default=None, repr=False)
     parent: TurnState | None = field(default=None, repr=False)
     sizes: CompressionState = field(default_factory=CompressionState)
     metadata: Mapping[str, Any] = field(default_factory=dict)

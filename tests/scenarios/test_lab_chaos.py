@@ -38,7 +38,7 @@ def test_a_chain_survives_what_one_provider_does_not(tmp_path):
         assert chain.survived[fault, "primary"] == 1, fault
         assert chain.fallbacks[fault, "primary"] == 1
         assert chain.survived[fault, "always"] == 0
-    for fault in ("tool_error", "tool_timeout", "slow"):
+    for fault in ("tool_error", "tool_timeout", "slow", "disk_full"):
         assert chain.survived[fault, "always"] == 1, fault
     assert (chain.injected.drop(("none", "never")) > 0).all()
     assert chain.retries["timeout", "once"] == 1

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import sqlite3
+import threading
+from contextlib import closing
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -110,6 +114,62 @@ def test_a_slow_model_still_answers():
     assert (result.completed, attempts(result)) == (True, [("slow", "success")])
 
 
+def kept(path, faults: hn.Faults) -> tuple[hn.TurnResult, list[str], list[int]]:
+    """A turn in a logbook: its result, what it told of the disk, and how many messages the file had at each call."""
+    in_file: list[int] = []
+
+    @hn.tool
+    def look() -> str:
+        """Looks into the file."""
+        with closing(sqlite3.connect(path)) as db:
+            there = db.execute("SELECT count(*) FROM sqlite_master WHERE name = 'messages'").fetchone()[0]
+            in_file.append(db.execute("SELECT count(*) FROM messages").fetchone()[0] if there else 0)
+        return "seen"
+
+    model = script(call("look"), call("look"), say("done"))
+    result = hn.Agent(model, tools=[look], faults=faults, guard=None).run("q", session=hn.Session(path))
+    events = result.trace.events_df()
+    return result, list(events.attributes_json[events.name == "hermes.degraded"]), in_file
+
+
+def test_a_disk_that_is_full_while_the_turn_runs_is_told_of_and_nothing_is_lost(tmp_path):
+    result, told, in_file = kept(tmp_path / "x.db", hn.Faults(disk_full=1.0))
+    healthy, silence, as_it_goes = kept(tmp_path / "y.db", hn.Faults(timeout={9}))
+
+    assert (in_file, as_it_goes) == ([0, 0], [2, 4])
+    assert (result.text, healthy.text) == ("done", "done")
+    assert "(injected)" in "".join(told)
+    assert (len(told), silence) == (1, [])
+    assert hn.Session(tmp_path / "x.db").messages == result.messages
+    assert "(injected)" in hn.load(tmp_path / "x.db").events_df().attributes_json.str.cat()
+
+
+def test_a_disk_that_is_full_once_has_room_for_the_next_write(tmp_path):
+    result, told, in_file = kept(tmp_path / "x.db", hn.Faults(disk_full={1}))
+
+    assert (in_file[-1], len(told)) == (4, 1)
+    assert hn.Session(tmp_path / "x.db").messages == result.messages
+
+
+def test_one_turns_full_disk_is_no_matter_of_the_others_in_the_file(tmp_path):
+    go_on = threading.Event()
+
+    @hn.tool
+    def wait() -> str:
+        """Waits."""
+        go_on.wait(30)
+        return "over"
+
+    full = hn.Agent(script(call("wait"), say("x")), tools=[wait], faults=hn.Faults(disk_full=1.0), guard=None)
+    run = full.start("q", session=hn.Session(tmp_path / "x.db", id="full"))
+    other, told, in_file = kept(tmp_path / "x.db", hn.Faults())
+    go_on.set()
+
+    assert (other.text, told, in_file) == ("done", [], [2, 4])
+    assert run.result().text == "x"
+    assert hn.Session(tmp_path / "x.db", id="full").messages == run.result().messages
+
+
 @given(seed=st.integers(), rate=st.floats(0, 1))
 def test_the_same_seed_brings_the_same_faults(seed, rate):
     first, second = (Draws({"timeout": rate}, str(seed)) for _ in range(2))
@@ -144,6 +204,7 @@ def test_rates_come_about_as_often_as_they_say():
         ({"rate_limit": 0.7, "timeout": 0.6}, "at most 1"),
         ({"script": ["nonsense"]}, "nonsense"),
         ({"script": ["tool_error"]}, "no request can fail"),
+        ({"disk_full": {-1}}, "positions"),
     ],
 )
 def test_what_cannot_be_is_refused_at_once(given, told):
