@@ -113,10 +113,10 @@ def _injected(study: Study) -> pd.Series:
     import pandas as pd  # noqa: PLC0415  heavy; loaded on first use
 
     attempts, calls, told = study.attempts_df(), study.tool_calls_df(), study.events_df()
-    return pd.concat(
-        [
-            attempts["faults"][attempts["injected"].notna()],
-            calls["faults"][calls["error_type"].astype("string").str.startswith("injected_", na=False)],
-            told["faults"][told["attributes_json"].str.contains("(injected)", regex=False, na=False)],
-        ]
-    )
+    hit: list[pd.Series] = [
+        attempts["faults"][attempts["injected"].notna()],
+        calls["faults"][calls["error_type"].astype("string").str.startswith("injected_", na=False)],
+        told["faults"][told["attributes_json"].str.contains("(injected)", regex=False, na=False)],
+    ]
+    where: pd.Series = pd.concat(hit)
+    return where
