@@ -21,7 +21,7 @@ from hermes_nb import cli
 from hermes_nb.policies.compression import Compression
 from hermes_nb.policies.guard import RateGuard
 from hermes_nb.policies.guardrails import Guardrails
-from hermes_nb.policies.limits import BudgetNotice, Delegation, Grace, Refund
+from hermes_nb.policies.limits import BudgetNotice, Ceiling, Delegation, Grace, Refund
 from hermes_nb.policies.recovery import RECOVERY, Step
 from hermes_nb.policies.retry import Retry
 from hermes_nb.providers.endpoints import ENDPOINTS
@@ -84,7 +84,7 @@ def defaults() -> str:
     """The defaults of the policies, from their dataclasses."""
     rows = [
         (f"`{policy.__name__}`", f"`{field.name}`", code(short(repr(field.default))), argument_docs(policy)[field.name])
-        for policy in (Retry, Compression, Grace, BudgetNotice, Refund, Delegation, RateGuard, Guardrails)
+        for policy in (Retry, Compression, Grace, BudgetNotice, Refund, Ceiling, Delegation, RateGuard, Guardrails)
         for field in dataclasses.fields(policy)
         if field.name in argument_docs(policy) and isinstance(field.default, bool | int | float | str | None)
     ]

@@ -12,6 +12,7 @@ from hermes_nb.lab.boxes import RecordedToolbox
 from hermes_nb.lab.recording import recording_of
 from hermes_nb.lab.tape import Tape
 from hermes_nb.policies.guard import RateGuard
+from hermes_nb.policies.limits import Ceiling
 from hermes_nb.policies.retry import Retry, Wait
 from hermes_nb.providers.base import as_provider
 from hermes_nb.providers.recorded import Recorded
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from hermes_nb.lab.recording import Recording, Source
-    from hermes_nb.policies.limits import Ceiling
     from hermes_nb.providers.base import ModelRequest, OnText
     from hermes_nb.turn.inbox import Source as InterruptSource
     from hermes_nb.turn.recorder import Recorder
@@ -296,6 +296,17 @@ class PacedRetry(Retry):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedCeiling(Ceiling):
+    """Lands where the turn landed because its time was over; tokens and money are counted again."""
+
+    tape: Tape
+
+    def reached(self, *, tokens: int, cost_usd: float, seconds: float) -> str:  # noqa: ARG002  the tape knows
+        """Which ceiling was reached here, in words."""
+        return Ceiling.reached(self, tokens=tokens, cost_usd=cost_usd, seconds=0.0) or self.tape.time_over()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedGuard(RateGuard):
     """Blocks what was blocked, and remembers nothing."""
 
@@ -323,5 +334,10 @@ def _functions(tape: Tape) -> dict[str, Any]:
 def _paced(policies: Policies, tape: Tape) -> Policies:
     """The policies on the tape's time."""
     retry = {field.name: getattr(policies.retry, field.name) for field in fields(Retry)}
-    ceiling: Ceiling = replace(policies.ceiling, seconds=None)
-    return replace(policies, retry=PacedRetry(**retry, tape=tape), guard=RecordedGuard(tape=tape), ceiling=ceiling)
+    ceiling = {field.name: getattr(policies.ceiling, field.name) for field in fields(Ceiling)} | {"seconds": None}
+    return replace(
+        policies,
+        retry=PacedRetry(**retry, tape=tape),
+        guard=RecordedGuard(tape=tape),
+        ceiling=RecordedCeiling(**ceiling, tape=tape),
+    )

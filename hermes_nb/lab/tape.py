@@ -164,6 +164,14 @@ class Tape:
         found = re.search(r"for another (\d+) s", self.recording.turn.detail)
         return float(found[1]) if found else 60.0
 
+    def time_over(self) -> str:
+        """Why the turn landed here although its budget was not used up, in words; empty where it went on."""
+        upcoming = self.recording.told[self._told].what if self._told < len(self.recording.told) else None
+        if not isinstance(upcoming, events.BudgetChanged) or upcoming.action != "exhausted":
+            return ""
+        is_ceiling = self.recording.turn.exit_reason == "ceiling_reached"
+        return self.recording.turn.detail if is_ceiling else "the time was over" * (upcoming.remaining > 0)
+
     def price(self, *_: object) -> float | None:
         """What the last reply cost."""
         return self._exchanges[self._asked - 1].chat.cost_usd if self._asked else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from hermes_nb.vocabulary.failures import ConfigurationError
 
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from hermes_nb.vocabulary.budget import BudgetView
     from hermes_nb.vocabulary.events import RefundReason
     from hermes_nb.vocabulary.messages import Usage
+
+N = TypeVar("N", int, float)
 
 Price: TypeAlias = "Callable[[str, str, Usage], float | None]"
 """`price(provider, model, usage)` in US dollars; None where it is not known."""
@@ -140,16 +142,18 @@ class Delegation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ceiling:
-    """Upper bounds of a turn besides the budget.
+    """Upper bounds of a turn besides the budget. They are looked at between iterations; the turn then lands softly.
 
-    Tokens and money are looked at between iterations, and the turn lands softly with its grace call; when the seconds
-    are over, whatever runs is stopped.
+    A landing is the grace call, and the end. When the seconds are over, tools that run are given up, a request that is
+    under way may come to its end, and no other iteration begins.
 
     Args:
         tokens: Input and output tokens of all model calls together.
         seconds: Wall-clock time.
         cost_usd: Money, by `price`.
         price: `price(provider, model, usage) -> float | None`; `hermes_nb.price` uses the `genai-prices` package.
+        landing: Seconds beyond `seconds` for the request under way and the grace call; after them whatever runs is
+            stopped.
 
     Raises:
         ConfigurationError: A bound is not positive, or money is bounded without a price.
@@ -159,12 +163,16 @@ class Ceiling:
     seconds: float | None = None
     cost_usd: float | None = None
     price: Price | None = None
+    landing: float = 30.0
 
     def __post_init__(self) -> None:
         for name in ("tokens", "seconds", "cost_usd"):
             if (value := getattr(self, name)) is not None and value <= 0:
                 msg = f"a ceiling of {name}={value!r} would stop a turn before it began; leave it out for none"
                 raise ConfigurationError(msg)
+        if not self.landing >= 0:
+            msg = f"the landing of a ceiling takes 0 seconds or more, not {self.landing!r}"
+            raise ConfigurationError(msg)
         if self.cost_usd is not None and self.price is None:
             msg = "a ceiling of cost_usd needs price=, a function (provider, model, usage) -> dollars"
             raise ConfigurationError(msg)
@@ -180,18 +188,30 @@ class Ceiling:
 
     def within(self, other: Ceiling) -> Ceiling:
         """The lower of two ceilings, bound by bound."""
-        lower = {
-            name: min(
-                (value for value in (getattr(self, name), getattr(other, name)) if value is not None), default=None
-            )
-            for name in ("tokens", "seconds", "cost_usd")
-        }
-        return Ceiling(price=self.price or other.price, **lower)
+        return Ceiling(
+            tokens=_lower(self.tokens, other.tokens),
+            seconds=_lower(self.seconds, other.seconds),
+            cost_usd=_lower(self.cost_usd, other.cost_usd),
+            price=self.price or other.price,
+            landing=min(self.landing, other.landing),
+        )
 
-    def reached(self, *, tokens: int, cost_usd: float) -> str:
+    @property
+    def stops_after(self) -> float:
+        """Seconds after which whatever runs is stopped."""
+        return math.inf if self.seconds is None else self.seconds + self.landing
+
+    def reached(self, *, tokens: int, cost_usd: float, seconds: float) -> str:
         """Which ceiling has been reached, in words; empty for none."""
         if self.tokens is not None and tokens >= self.tokens:
             return f"{tokens:,} of {self.tokens:,} tokens used"
         if self.cost_usd is not None and cost_usd >= self.cost_usd:
             return f"${cost_usd:.4f} of ${self.cost_usd:.4f} spent"
+        if self.seconds is not None and seconds >= self.seconds:
+            return f"the {self.seconds:.3g} seconds are over"
         return ""
+
+
+def _lower(one: N | None, other: N | None) -> N | None:
+    """The lower of two bounds, of which each may be none."""
+    return min((bound for bound in (one, other) if bound is not None), default=None)

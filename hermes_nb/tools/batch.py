@@ -26,7 +26,7 @@ _SHOWN_NAME = 100
 
 CANCELLED = "[The call was interrupted while it ran; its effect is unknown.]"
 SKIPPED = "[The call was not started: the turn was interrupted before.]"
-LATE = "[The call was not started: the time for all calls of one reply was used up.]"
+LATE = "[The call was not started: the time for it was used up.]"
 
 
 @dataclass(slots=True, eq=False)
@@ -73,7 +73,8 @@ class Batch:
         self.stopped_by: BaseException | None = None
         self._on_result = on_result
         self._given = 0
-        self._deadline = anyio.current_time() + box.batch_timeout
+        self._lands = anyio.current_time() + context.time_left
+        self._deadline = min(anyio.current_time() + box.batch_timeout, self._lands)
         self._limiter = anyio.CapacityLimiter(box.workers)
 
     async def run(self, segment: Sequence[Slot]) -> None:
@@ -139,8 +140,11 @@ class Batch:
         return slot.tool, _parsed(slot.call)
 
     def _time_for(self, slot: Slot) -> float:
-        own = slot.options.timeout
-        return max(0.0, self._deadline - anyio.current_time()) if own is None else own
+        """Seconds for a call: its own, or what is left to all of them. A sub-agent lands by itself with its turn."""
+        own, now = slot.options.timeout, anyio.current_time()
+        if own is None:
+            return max(0.0, self._deadline - now)
+        return own if slot.options.delegate and now < self._lands else min(own, max(0.0, self._lands - now))
 
     def _bounded(self, slot: Slot, result: ToolResult) -> ToolResult:
         limit = slot.options.result_limit or self.box.result_limit

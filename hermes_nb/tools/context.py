@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from contextlib import nullcontext
 from contextvars import ContextVar
@@ -88,6 +89,7 @@ class ToolContext:
         iteration: The iteration under way, from 1.
         agent_name: The agent whose turn it is.
         budget: The turn's iteration budget; a delegate takes its share with `budget.child(limit)`.
+        time_left: Seconds that were left to the turn by its ceiling when the calls of this reply began.
         recorder: Where a tool may tell what it does, below its own scope.
         directory: A directory for files of this conversation, where the turn has one.
         turn: The running turn, opaque; for tools that start other agents.
@@ -103,6 +105,7 @@ class ToolContext:
     iteration: int = 0
     agent_name: str = ""
     budget: IterationBudget = field(default_factory=lambda: IterationBudget(0))
+    time_left: float = math.inf
     recorder: Telling = field(default_factory=_Silence, repr=False)
     directory: Path | None = None
     turn: Any = field(default=None, repr=False)

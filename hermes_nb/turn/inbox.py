@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import math
 import threading
 import time
 from contextlib import contextmanager
@@ -159,7 +160,7 @@ class Inbox:
     # ------------------------------------------------------------------------------------- from the turn
 
     @contextmanager
-    def interruptible(self, deadline: float | None = None) -> Iterator[None]:
+    def interruptible(self, deadline: float = math.inf) -> Iterator[None]:
         """The part of a turn that an interrupt cancels; one that came before takes effect on entry.
 
         Args:
@@ -168,21 +169,20 @@ class Inbox:
         Raises:
             Interrupted: An interrupt took effect.
         """
-        seconds = float("inf") if deadline is None else deadline
-        with anyio.CancelScope(deadline=anyio.current_time() + seconds) as scope:
-            with self._lock:
-                self._scope, self._loop = scope, asyncio.get_running_loop()
-                if self._source is not None and not self._boundary:
-                    scope.cancel()
-            try:
-                yield
-            except anyio.get_cancelled_exc_class():
-                if scope.cancel_called:
-                    raise
-                raise Interrupted(self._source or "parent") from None
-            finally:
+        scope = anyio.CancelScope(deadline=anyio.current_time() + deadline)
+        try:
+            with scope:
                 with self._lock:
-                    self._scope = None
+                    self._scope, self._loop = scope, asyncio.get_running_loop()
+                    if self._source is not None and not self._boundary:
+                        scope.cancel()
+                try:
+                    yield
+                finally:
+                    with self._lock:
+                        self._scope = None
+        except anyio.get_cancelled_exc_class():  # by a scope around this one, perhaps together with it
+            raise Interrupted(self._source or ("ceiling" if scope.cancel_called else "parent")) from None
         if scope.cancelled_caught:
             raise Interrupted(self._source or "ceiling")
 

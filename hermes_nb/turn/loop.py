@@ -34,7 +34,7 @@ async def run_turn(request: TurnRequest, *, budget: IterationBudget, inbox: Inbo
     with recorder.scope(_opening(state)) as turn:
         try:
             async with state.chain:
-                with inbox.interruptible(request.policies.ceiling.seconds):
+                with inbox.interruptible(request.policies.ceiling.stops_after):
                     state.begin()
                     while admission := await steps.admit(state):
                         with recorder.scope(_passing(admission)) as iteration:

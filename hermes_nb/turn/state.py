@@ -244,6 +244,12 @@ class TurnState:
         """Seconds since the turn began."""
         return time.monotonic() - self.started
 
+    @property
+    def time_left(self) -> float:
+        """Seconds until the turn lands."""
+        seconds = self.request.policies.ceiling.seconds
+        return math.inf if seconds is None else seconds - self.elapsed
+
     def account(self, reply: Reply, provider: str, model: str) -> float | None:
         """Add the tokens and prices of a reply to the turn's; returns its own price in dollars, if it is known."""
         self.answered_by = (provider, reply.model or model)
@@ -275,8 +281,8 @@ class TurnState:
     @property
     def ceiling(self) -> str:
         """Which ceiling has been reached, this turn's or one above, in words; empty for none."""
-        parent = self.request.parent
-        own = self.request.policies.ceiling.reached(tokens=self.usage.total_tokens, cost_usd=self.cost_usd or 0.0)
+        parent, cost = self.request.parent, self.cost_usd or 0.0
+        own = self.request.policies.ceiling.reached(tokens=self.usage.total_tokens, cost_usd=cost, seconds=self.elapsed)
         return own or (parent.ceiling if parent is not None else "")
 
     def guarded(self, part: events.Part, function: Callable[[], T]) -> T | None:

@@ -151,6 +151,7 @@ async def run_tools(state: TurnState, reply: Reply) -> None:
         iteration=state.counts.iterations,
         agent_name=request.agent,
         budget=state.budget,
+        time_left=state.time_left,
         recorder=state.recorder,
         checkpoints=request.checkpoints,
         saves=state.saves,
@@ -191,7 +192,8 @@ def settle(state: TurnState, reply: Reply, iteration: events.Iteration) -> None:
         iteration.outcome = "final_response"
         if reply.text.strip():
             state.add(replace(reply.message, tool_calls=()))
-        _land(state, reply.text)
+            _join_parts(state, reply)
+        _land(state, "".join((*state.parts, reply.text)))
     elif reply.tool_calls:
         iteration.outcome = "tool_calls"
         _settle_tools(state, reply)
@@ -243,7 +245,7 @@ def _join_parts(state: TurnState, reply: Reply) -> None:
     if not state.parts:
         return
     rows = state.history[: -2 * len(state.parts) - 1]
-    whole = replace(reply.message, content="".join((*state.parts, reply.text)))
+    whole = replace(state.history[-1], content="".join((*state.parts, reply.text)))
     state.replace_history([*rows, whole])
 
 

@@ -30,7 +30,7 @@ DEFAULTS = {
     Refund: {"limit": 16},
     BudgetNotice: {"share": 0.8},
     Grace: {"enabled": True},
-    Ceiling: {"tokens": None, "seconds": None, "cost_usd": None, "price": None},
+    Ceiling: {"tokens": None, "seconds": None, "cost_usd": None, "price": None, "landing": 30.0},
     Delegation: {"depth": 3, "at_once": 3},
     RateGuard: {"genuine": 60.0, "cooling": 60.0, "shared": True},
     Guardrails: {"same_call": (2, 5), "same_tool": (3, 8), "repeats": (2, INFINITE), "invalid_batches": 3},
