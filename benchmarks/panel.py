@@ -1,15 +1,18 @@
 """What the panel costs: to the loop, to the kernel, to the notebook file; and how long a click takes to arrive.
 
-    python benchmarks/panel.py [--rounds 7] [--iterations 150]
+    python benchmarks/panel.py [--pairs 30] [--iterations 20] [--pause 0.02]
 
-Everything is measured in a real kernel, which is spoken to as a front end does. Turns with and without a panel follow
-each other in pairs, in changing order, and their medians are compared; each iteration takes as long as a fast model
-server does (`--pause`), since a loop that does nothing else shows only itself.
+Everything is measured in a real kernel, which is spoken to as a front end does, in about 45 seconds. Turns with a panel
+and without follow each other in pairs, in changing order; printed is the median of the pairs' differences with its
+quartiles. Each model call takes as long as a very fast server does (`--pause`), since a loop that does nothing else
+shows only itself. The time of the turn's own thread is what the panel takes away from the loop; the time of the process
+has the painter's thread too, which works beside it.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import statistics
 import sys
 import tempfile
@@ -24,7 +27,7 @@ from nbclient import NotebookClient  # noqa: E402
 
 from tests.support.jupyter import Kernel, write_notebook  # noqa: E402
 
-SETUP = """
+SETUP = '''
 import math, statistics, time
 import hermes_nb as hn
 from hermes_nb.testing import call, calls, say, script
@@ -40,94 +43,113 @@ def nap(seconds: float) -> str:
     time.sleep(seconds)
     return "slept"
 
-def start(iterations, pause):
+def start(iterations, pause, **more):
     steps = [calls(call("look", path=f"src/{n}.py"), text="Looking at the next file, as planned.") for n in
              range(iterations)]
     for step in steps:
         object.__setattr__(step, "seconds", pause)
     agent = hn.Agent(script(*steps, say("done")), tools=[look], budget=iterations + 1, guard=None)
-    return agent.start("Go", session=False)
+    return agent.start("Go", session=False, **more)
 
 def timed(iterations, pause, show):
-    before, cpu = time.perf_counter(), time.process_time()
-    run = start(iterations, pause)
+    """Milliseconds of a median iteration: on the wall; and of a mean one: of the turn's thread, of the process."""
+    begun = []
+    def note(event):
+        if event.what.kind == "iteration" and event.phase == "started":
+            begun.append((time.perf_counter(), time.thread_time(), time.process_time()))
+    run = start(iterations, pause, sinks=[note])
     if show:
         display(run)
     run.wait()
-    return time.perf_counter() - before, time.process_time() - cpu
-"""
+    begun = begun[3:]  # by then the panel stands there
+    walls = [later[0] - earlier[0] for earlier, later in zip(begun, begun[1:])]
+    means = [(begun[-1][part] - begun[0][part]) / len(walls) for part in (1, 2)]
+    return [1000 * part for part in (statistics.median(walls), *means)]
+
+def pairs(count, iterations, pause):
+    """For each pair: without and with a panel."""
+    for number in range(count):
+        measured = {show: timed(iterations, pause, show) for show in (number % 2 == 0, number % 2 == 1)}
+        yield measured[False], measured[True]
+'''
 
 
-def loop_cost(kernel: Kernel, rounds: int, iterations: int, pause: float) -> None:
+def loop_cost(kernel: Kernel, count: int, iterations: int, pause: float) -> None:
     """The time of a turn with a panel against one without."""
-    walls: dict[bool, list[float]] = {True: [], False: []}
-    cpus: dict[bool, list[float]] = {True: [], False: []}
-    kernel.run(f"timed({iterations}, {pause}, True), timed({iterations}, {pause}, False)", 120)
-    for number in range(rounds):
-        for show in (number % 2 == 0, number % 2 == 1):
-            wall, cpu = map(
-                float, kernel.run(f"print(*timed({iterations}, {pause}, {show}))", 120).split("\n")[-1].split()
-            )
-            walls[show].append(wall)
-            cpus[show].append(cpu)
-    wall = {show: statistics.median(values) for show, values in walls.items()}
-    cpu = {show: statistics.median(values) for show, values in cpus.items()}
-    per = 1000 / iterations
-    print(f"iteration without the panel   {wall[False] * per:8.3f} ms")
-    print(f"iteration with the panel      {wall[True] * per:8.3f} ms   {wall[True] / wall[False] - 1:+.1%}")
-    print(f"processor, the same           {cpu[False] * per:8.3f} ms, {cpu[True] * per:.3f} ms")
+    kernel.run(f"[*pairs(1, {iterations}, {pause})]", 60)
+    told = kernel.run(f"import json; print(json.dumps([*pairs({count}, {iterations}, {pause})]))", 600)
+    measured = json.loads(told.splitlines()[-1])
+    heads = f"{'without':>8} {'with':>8} {'difference':>11} {'quartiles':>17} {'of the time':>12}"
+    print(f"{'an iteration, in ms':<30} {heads}")
+    wall = statistics.median(without[0] for without, _ in measured)
+    for index, name in enumerate(("on the wall", "CPU of the turn's thread", "CPU of the process")):
+        without, shown = (statistics.median(pair[side][index] for pair in measured) for side in (0, 1))
+        low, middle, high = statistics.quantiles([b[index] - a[index] for a, b in measured], n=4)
+        spread = f"{low:+.3f} … {high:+.3f}"
+        print(f"{name:<30} {without:8.3f} {shown:8.3f} {middle:+11.3f} {spread:>17} {middle / wall:+12.1%}")
 
 
-def update_cost(kernel: Kernel) -> None:
-    """The time of one look of the painter, with something new and without."""
-    told = kernel.run(
-        """
+UPDATES = """
 from hermes_nb.widgets.display import before
 from hermes_nb.widgets.panel import Panel
 from hermes_nb.widgets.monitor import Snapshot
 run = start(300, 0); _ = run.result()
-past = run.subscribe(lambda e: None)
-panel = Panel(start(1, 30), before(run), lambda *_: None)
+past = run.events
+panel = Panel(start(1, 30), before(run), lambda *_: {})
 looks, quiet = [], []
 for n in range(0, len(past), 40):
     panel._events.extend(past[n:n + 40])
-    t = time.perf_counter(); panel.paint(); looks.append(time.perf_counter() - t)
-    t = time.perf_counter(); panel.paint(); quiet.append(time.perf_counter() - t)
-t = time.perf_counter(); Snapshot().after_all(past); fold = (time.perf_counter() - t) / len(past)
-sink = []; t = time.perf_counter()
+    t = time.thread_time(); panel.paint(); looks.append(time.thread_time() - t)
+    t = time.thread_time(); panel.paint(); quiet.append(time.thread_time() - t)
+t = time.thread_time(); Snapshot().after_all(past); fold = (time.thread_time() - t) / len(past)
+t = time.thread_time()
 for e in past: panel._sink(e)
-sinking = (time.perf_counter() - t) / len(past)
+sinking = (time.thread_time() - t) / len(past)
 panel._run.interrupt()
-print(statistics.median(looks) * 1000, statistics.median(quiet) * 1000, fold * 1e6, sinking * 1e6)
-""",
-        60,
-    )
-    look, quiet, fold, sinking = map(float, told.split("\n")[-1].split())
+state = panel.get_state()
+code = len(state["_esm"]) + len(state["_css"])
+changing = sum(len(json.dumps(state[name])) for name in ("head", "draft", "rows", "bars"))
+print(json.dumps([statistics.median(looks) * 1e3, statistics.median(quiet) * 1e3, fold * 1e6, sinking * 1e6,
+                  code / 1024, changing / 1024]))
+"""
+
+
+def update_cost(kernel: Kernel) -> None:
+    """The CPU time of one look of the painter, with something new and without; the size of the widget."""
+    look, quiet, fold, sinking, code, state = json.loads(kernel.run(UPDATES, 60).splitlines()[-1])
     print(f"one update of 40 events       {look:8.3f} ms")
     print(f"a look at nothing new         {quiet:8.3f} ms")
     print(f"an event folded               {fold:8.1f} us   (in the painter's thread)")
     print(f"an event for the loop         {sinking:8.2f} us   (in the turn's thread)")
+    print(f"state, after 300 iterations   {state:8.1f} KB   (its script and styles, sent once: {code:.1f} KB)")
 
 
 def latencies(kernel: Kernel, rounds: int) -> None:
     """From the front end's message to the effect in the turn, while the kernel is idle."""
-    stops, steers = [], []
+    times: dict[str, list[float]] = {"steer": [], "interrupt": [], "end": []}
     for _ in range(rounds):
         kernel.run(
-            "seen = []\nagent = hn.Agent(script(call('nap', seconds=20)), tools=[nap], guard=None)\n"
-            "run = agent.start('Go', session=False, sinks=[lambda e: seen.append((time.time(), e))])\nrun"
+            "seen = {}\n"
+            "agent = hn.Agent(script(call('nap', seconds=20)), tools=[nap], guard=None)\n"
+            "def note(e):\n"
+            "    kind = 'end' if (e.what.kind, e.phase) == ('turn', 'ended') else e.what.kind\n"
+            "    seen.setdefault(kind, time.time())\n"
+            "run = agent.start('Go', session=False, sinks=[note])\nrun"
         )
         comm = kernel.panels()[-1]
-        time.sleep(0.3)
-        for kind, times in (("steer", steers), ("interrupt", stops)):
-            sent = time.time()
-            kernel.say(comm, kind, text="left")
-            kernel.drain(0.15)
-            told = kernel.run(f"print([at for at, e in seen if e.what.kind == '{kind}'][0])")
-            times.append(float(told) - sent)
-        kernel.run("_ = run.result()")
-    print(f"steer, message to queued      {statistics.median(steers) * 1000:8.1f} ms")
-    print(f"interrupt, message to asked   {statistics.median(stops) * 1000:8.1f} ms")
+        kernel.drain(0.3)
+        sent = {"steer": time.time()}
+        kernel.say(comm, "steer", text="left")
+        kernel.drain(0.15)
+        sent["interrupt"] = sent["end"] = time.time()
+        kernel.say(comm, "interrupt")
+        kernel.drain(0.15)
+        seen = json.loads(kernel.run("_ = run.result(); print(json.dumps(seen))").splitlines()[-1])
+        for kind, taken in times.items():
+            taken.append(1000 * (seen[kind] - sent[kind]))
+    for kind, said in (("steer", "steer, message to queued"), ("interrupt", "interrupt, message to asked"),
+                       ("end", "interrupt, message to end")):  # fmt: skip
+        print(f"{said:<29} {statistics.median(times[kind]):8.1f} ms   (worst of {rounds}: {max(times[kind]):.1f})")
 
 
 def file_size(iterations: int) -> None:
@@ -145,16 +167,16 @@ def file_size(iterations: int) -> None:
 def main() -> None:
     """Measure all of it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--iterations", type=int, default=150)
+    parser.add_argument("--pairs", type=int, default=30, help="turns with a panel and without")
+    parser.add_argument("--iterations", type=int, default=20, help="of each of these turns")
     parser.add_argument("--pause", type=float, default=0.02, help="seconds that the model takes for each reply")
     wanted = parser.parse_args()
     with Kernel() as kernel:
         kernel.run(SETUP)
-        loop_cost(kernel, wanted.rounds, wanted.iterations, wanted.pause)
+        loop_cost(kernel, wanted.pairs, wanted.iterations, wanted.pause)
         update_cost(kernel)
-        latencies(kernel, wanted.rounds)
-    for iterations in (10, wanted.iterations):
+        latencies(kernel, 9)
+    for iterations in (10, 150):
         file_size(iterations)
 
 

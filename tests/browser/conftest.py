@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import statistics
 
 import pytest
 
@@ -37,6 +38,10 @@ def asked():
     """When the interrupt came to Python, in seconds since the epoch."""
     return [e.at for e in events if e.what.kind == "interrupt" and e.what.status == "requested"][0] / 1e9
 
+def ended():
+    """When the turn was over."""
+    return [e.at for e in events if e.what.kind == "turn" and e.phase == "ended"][0] / 1e9
+
 def steered():
     return [e.what.text for e in events if e.what.kind == "steer" and e.what.status == "queued"]
 '''
@@ -54,6 +59,28 @@ def server(request, tmp_path_factory):
     root = tmp_path_factory.mktemp("notebooks")
     with Jupyter(root, **getattr(request.module, "SERVER", {})) as running:
         yield running
+
+
+FIGURES = pytest.StashKey[list[str]]()
+
+
+@pytest.fixture
+def figure(request, record_property):
+    """Reports what was measured: a name, and milliseconds of several tries. They stand at the end of the run."""
+
+    def figure(name, times):
+        middle = statistics.median(times)
+        record_property(name, round(middle, 1))
+        told = request.config.stash.setdefault(FIGURES, [])
+        told.append(f"{name}: median {middle:.0f} ms of {len(times)}, worst {max(times):.0f} ms")
+        return middle
+
+    return figure
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    for line in config.stash.get(FIGURES, []):
+        terminalreporter.write_line(line)
 
 
 _numbers = itertools.count(1)

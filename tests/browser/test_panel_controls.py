@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 import time
 
 import nbformat
@@ -19,20 +18,29 @@ def latency(notebook, pressed, cell):
     return float(notebook.run_and_wait(cell)) - pressed
 
 
-def test_a_click_interrupts_at_once(page_of, record_property):
-    notebook = page_of(LONG, "print(asked())", "print(run.result().exit_reason, len(run.result().messages))")
+FROZEN = """() => { window.frozen = 0;
+  const look = () => { if (document.querySelector('.hermes-nb-record')) window.frozen ||= Date.now();
+                       else requestAnimationFrame(look); };
+  look(); }"""
+
+
+def test_a_click_interrupts_at_once(page_of, figure):
+    notebook = page_of(LONG, "print(asked(), ended())", "print(run.result().exit_reason, len(run.result().messages))")
     times = []
-    for _ in range(5):
+    for _ in range(9):
         notebook.run_and_wait(1)
         notebook.panel().get_by_text("running nap").wait_for()
+        notebook.page.evaluate(FROZEN)
         pressed = notebook.press("Interrupt")
         notebook.record().wait_for()
-        times.append(latency(notebook, pressed, 2))
+        shown = notebook.page.evaluate("window.frozen") / 1000
+        asked, ended = map(float, notebook.run_and_wait(2).split())
+        times.append([1000 * (moment - pressed) for moment in (asked, ended, shown)])
         assert "Interrupted by you in iteration 1, while a tool was running." in notebook.output(1)
     assert notebook.run_and_wait(3).startswith("interrupted_by_user")
-    record_property("click_to_interrupt_ms", round(1000 * statistics.median(times), 1))
-    print(f"click to interrupt: median {1000 * statistics.median(times):.1f} ms of {len(times)}")
-    assert statistics.median(times) < 0.5
+    names = ("click to interrupt asked", "click to interrupted", "click to its record on the page")
+    medians = [figure(name, taken) for name, taken in zip(names, zip(*times, strict=True), strict=True)]
+    assert medians[1] < 1_000  # 200 is what is wanted; a machine under test may be busy
     assert not notebook.errors
 
 
