@@ -67,8 +67,8 @@ class IdleStop:
 
     def cell_ended(self, result: Any) -> None:
         """Note whether the cell was stopped: people press twice."""
-        if isinstance(getattr(result, "error_in_exec", None), KeyboardInterrupt | asyncio.CancelledError):
-            self._quiet_until = time.monotonic() + _TWICE
+        stopped = isinstance(getattr(result, "error_in_exec", None), KeyboardInterrupt | asyncio.CancelledError)
+        self._quiet_until = time.monotonic() + _TWICE if stopped else 0.0
 
     def __call__(self, _: int, __: FrameType | None) -> None:
         """Runs in the main thread between any two instructions: it may take no lock."""
