@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -90,6 +91,51 @@ def test_in_a_terminal_a_run_is_a_few_lines_of_text(tmp_path):
     assert re.search(r"agent \(script:script\): (Starting|Running): ", first)
     assert "agent (script:script): Completed. 2 iterations" in second
     assert "assistant   the end" in second
+
+
+def test_a_notebook_run_by_papermill_holds_the_record(tmp_path):
+    papermill = pytest.importorskip("papermill")
+    cells = [SETUP, "prompt = 'Go'", "run = agent.start(prompt, session=False)\nrun", "print(run.result().text)"]
+    path = write_notebook(tmp_path / "a.ipynb", cells)
+    notebook = nbformat.read(path, 4)
+    notebook.cells[1].metadata["tags"] = ["parameters"]
+    nbformat.write(notebook, path)
+    papermill.execute_notebook(path, tmp_path / "b.ipynb", {"prompt": "<b>Why?</b>"}, progress_bar=False, cwd=tmp_path)
+    done = nbformat.read(tmp_path / "b.ipynb", 4)
+    (shown,) = done.cells[3].outputs
+    assert set(shown.data) == {"text/html", "text/plain"}
+    assert "Completed. 2 iterations" in shown.data["text/plain"]
+    assert "&lt;b&gt;Why?&lt;/b&gt;" in shown.data["text/html"]
+    assert done.cells[4].outputs[0].text == "the end\n"
+
+
+@pytest.fixture
+def terminal(tmp_path):
+    """IPython in a terminal of its own, with the agent of these tests."""
+    pexpect = pytest.importorskip("pexpect", reason="there are terminals on POSIX only")
+    env = {**os.environ, "IPYTHONDIR": str(tmp_path), "PYTHONPATH": str(ROOT), "TERM": "dumb"}
+    (tmp_path / "setup.py").write_text(SETUP.replace("seconds=0.5", "seconds=60"))
+    command = ["-m", "IPython", "--no-banner", "--colors=NoColor", "--simple-prompt", "-i", str(tmp_path / "setup.py")]
+    child = pexpect.spawn(sys.executable, command, env=env, encoding="utf-8", timeout=30, dimensions=(50, 150))
+    child.expect(r"In \[1\]: ")
+    yield child
+    child.close(force=True)
+
+
+def test_in_a_real_terminal_control_c_ends_the_turn_and_the_next_one_works(terminal):
+    terminal.sendline("run = agent.start('Go', session=False); run")
+    terminal.expect(r"agent \(script:script\): (Starting|Running): .*\n")
+    terminal.expect(r"In \[2\]: ")
+    terminal.sendline("print(run.result().exit_reason)")
+    time.sleep(0.8)
+    terminal.sendintr()
+    terminal.expect("interrupted_by_kernel")
+    terminal.expect(r"In \[3\]: ")
+    terminal.sendline("run")
+    terminal.expect("Interrupted by the kernel's stop button in iteration 1, while a tool was running.")
+    terminal.sendline("print(hn.Agent(script(say('fine'))).run('Go', session=False).text)")
+    terminal.expect(r"\nfine")
+    assert "Traceback" not in terminal.before
 
 
 def test_in_plain_python_a_run_is_its_repr():
