@@ -105,14 +105,6 @@ def test_a_ceiling_on_tokens_lands_softly():
     assert result.graces == 1
 
 
-def test_a_ceiling_on_seconds_stops_what_runs():
-    result = run(agent(say("late", seconds=30), ceiling=hn.Ceiling(seconds=0.2)))
-
-    assert result.exit_reason is hn.ExitReason.CEILING_REACHED
-    assert result.seconds < 10
-    assert not result.interrupted
-
-
 def test_a_ceiling_on_money_uses_the_price_function_and_a_broken_one_does_not_break_the_turn():
     wants = call("population", city="Lyon")
     dear = hn.Ceiling(cost_usd=1.0, price=lambda provider, model, usage: 0.6)
