@@ -1,14 +1,14 @@
 """Spans to frames: ours against a plain Arrow build, json_normalize, pyarrow's own readers, and other projects' frames.
 
-    python benchmarks/frames.py [--spans 10000 100000] [--repeat 3] [--peers PYTHON ...]
+    python benchmarks/frames.py [--spans 10000 100000] [--repeat 3] [--normalized 100000] [--peers PYTHON ...]
 
 Every way gets the same spans, or a file written from them beforehand. The ways run in turn, `repeat` times, and each
 is compared with its reference in the same round; printed are medians, as JSON lines: seconds of CPU and of the clock
 per million spans, the ratio of CPU to the reference, and bytes per span of the frame (and of the file).
 
 References: `arrow` (one Arrow column per field and attribute, from the spans' public mappings, then pandas) for what
-starts in memory, `read_table` (pyarrow, then pandas) for Parquet. `json_normalize` is left out above 100,000 spans,
-where it would need some 10 GB. A peer is measured by each interpreter that has it (frames_peers.py), on its own data of
+starts in memory, `read_table` (pyarrow, then pandas) for Parquet. `json_normalize` is left out above `--normalized`
+spans: a million need some 10 GB and two minutes. A peer is measured by each interpreter that has it (frames_peers.py), on its own data of
 the same shape; `--peers` names interpreters beside this one.
 """
 
@@ -36,7 +36,6 @@ from hermes_nb.traces import Traces, load
 
 ITERATIONS = 50
 TEXT = "One step after the other, as it was before and as it will be after this one. "
-MOST_NORMALIZED = 100_000
 PEERS = ("inspect_ai", "mlflow", "phoenix")
 
 
@@ -171,7 +170,7 @@ WAYS = {
 }
 
 
-def measure(count, repeat):
+def measure(count, repeat, normalized):
     """Print the ways for one number of spans."""
     spans = make(count)
     with tempfile.TemporaryDirectory(prefix="bench-frames-") as place:
@@ -184,7 +183,7 @@ def measure(count, repeat):
         sizes["otlp"] = lines.stat().st_size
         given = {"memory": spans, "parquet": folder, "otlp": lines}
         for kind, (reference, ways) in WAYS.items():
-            tried = [way for way in ways if way is not json_normalize or count <= MOST_NORMALIZED]
+            tried = [way for way in ways if way is not json_normalize or count <= normalized]
             results = rounds(tried, given[kind], repeat)
             for way in tried:
                 report(way.__name__, kind, count, results, reference, sizes.get(kind))
@@ -252,11 +251,12 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--spans", type=int, nargs="+", default=[10_000, 100_000])
     parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--normalized", type=int, default=100_000, help="most spans that json_normalize gets")
     parser.add_argument("--peers", nargs="*", default=[], help="interpreters that have inspect_ai, mlflow or phoenix")
     parser.add_argument("--peer-spans", type=int, default=5_000)
     args = parser.parse_args()
     for count in args.spans:
-        measure(count, args.repeat)
+        measure(count, args.repeat, args.normalized)
     peers([sys.executable, *args.peers], args.peer_spans)
 
 

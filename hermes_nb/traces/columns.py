@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pydantic_core import PydanticSerializationError, to_json
+from pydantic_core import PydanticSerializationError, SchemaSerializer
+from pydantic_core.core_schema import any_schema
 
 from hermes_nb.traces.catalogue import FRAMES
 from hermes_nb.traces.jsons import clean, dumps
@@ -37,8 +37,10 @@ def array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     if kind == DISTINCT:
         known: dict[Any, int] = {}
         codes = [None if value is None else known.setdefault(value, len(known)) for value in values]
-        return pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32()), array(list(known), TEXT))
+        return pa.DictionaryArray.from_arrays(array(codes, pa.int32()), array(list(known), TEXT))
     try:
+        if len(values) > 1 and values[0] is values[-1] and values.count(values[0]) == len(values):
+            return pa.repeat(pa.scalar(values[0], kind), len(values))
         return pa.array(values, kind)
     except (UnicodeEncodeError, OverflowError, pa.ArrowException):
         if kind == TEXT:
@@ -56,32 +58,34 @@ def json_column(
         without: Keys that are left out ...
         where: ... of these mappings.
     """
-    whole = partial(to_json, inf_nan_mode="strings", bytes_mode="base64", fallback=str)
-    part = partial(whole, exclude=set(without))
-    pairs = list(zip(values, where, strict=True))
+    left_out = set(without)
     try:
-        texts = [None if not each else part(each) if cut else whole(each) for each, cut in pairs]
+        texts = [
+            _to_json(each, exclude=left_out if cut else None, fallback=str) if each else None
+            for each, cut in zip(values, where, strict=True)
+        ]
     except (PydanticSerializationError, ValueError):
         rest = (
-            {key: each[key] for key in each if not cut or key not in without} if each else {} for each, cut in pairs
+            {key: each[key] for key in each if not cut or key not in without} if each else {}
+            for each, cut in zip(values, where, strict=True)
         )
         texts = [dumps(each).encode() if each else None for each in rest]
-    written = pa.array(texts, pa.large_binary()).cast(TEXT)
-    emptied = pc.equal(written, "{}")
-    return pc.if_else(emptied, pa.scalar(None, TEXT), written) if pc.any(emptied).as_py() else written
+    if b"{}" in texts:  # all of it was left out
+        texts = [None if each == b"{}" else each for each in texts]
+    return pa.array(texts, pa.large_binary()).cast(TEXT)
 
 
-def hex_column(numbers: Sequence[int | None]) -> pa.Array:
-    """Numbers of 64 bits as 16 hexadecimal digits each."""
-    missing = np.array([number is None for number in numbers], bool)
-    values = np.array([number or 0 for number in numbers], np.uint64).astype(">u8").view(np.uint8)
-    digits = np.stack([_DIGITS[values >> 4], _DIGITS[values & 15]], axis=1)
+_to_json: Final = SchemaSerializer(any_schema(), {"ser_json_inf_nan": "strings", "ser_json_bytes": "base64"}).to_json
+"""What `jsons.dumps` does, with the settings read once."""
+
+
+def hex_column(numbers: Sequence[int]) -> pa.Array:
+    """Numbers of 64 bits as 16 hexadecimal digits each; missing where the number is 0, which is no id."""
+    given = np.fromiter(numbers, np.uint64, len(numbers))
+    digits = given.astype(">u8").tobytes().hex().encode()
     offsets = np.arange(len(numbers) + 1, dtype=np.int64) * 16
     texts = pa.LargeStringArray.from_buffers(len(numbers), pa.py_buffer(offsets), pa.py_buffer(digits))
-    return pc.if_else(pa.array(missing), pa.scalar(None, TEXT), texts) if missing.any() else texts
-
-
-_DIGITS: Final = np.frombuffer(b"0123456789abcdef", np.uint8)
+    return texts if given.all() else pc.if_else(pa.array(given != 0), texts, pa.scalar(None, TEXT))
 
 
 def conform(name: str, columns: Mapping[str, Any], rows: int) -> pa.Table:

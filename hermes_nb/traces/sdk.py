@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from operator import attrgetter, itemgetter
+from operator import attrgetter, or_
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from hermes_nb.telemetry.content import content_attributes, point_content
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     Columns = dict[str, Sequence[Any]]
 
 T = TypeVar("T")
-R = TypeVar("R")
 
 
 def add(builder: Builder, spans: Iterable[ReadableSpan], block: int = 2_000) -> None:
@@ -35,8 +34,9 @@ def add(builder: Builder, spans: Iterable[ReadableSpan], block: int = 2_000) -> 
     ordered = _by_start(spans)
     for place in range(0, len(ordered), block):
         fields = _fields(ordered[place : place + block])
-        builder.add_columns(SpanRow, _columns(fields, _settled(fields), hex_column))
-        builder.add(_beside(fields))
+        columns = _columns(fields, _settled(fields), hex_column)
+        builder.add_columns(SpanRow, columns)
+        builder.add(_beside(fields, columns))
 
 
 def add_kept(builder: Builder, kept: Sequence[Kept]) -> None:
@@ -48,13 +48,14 @@ def add_kept(builder: Builder, kept: Sequence[Kept]) -> None:
     fields = _fields([item.span for item in kept])
     said = (content_attributes(item, "new", openinference=False) for item in kept)
     attributes = [_copy(own) | more for own, more in zip(fields.attributes, said, strict=True)]
-    builder.add_columns(SpanRow, _columns(fields, attributes, hex_column))
+    columns = _columns(fields, attributes, hex_column)
+    builder.add_columns(SpanRow, columns)
     points = {
         (f"{context.span_id:016x}", time): point
         for context, item in zip(fields.context, kept, strict=True)
         for time, point in item.points.items()
     }
-    for row in _beside(fields):
+    for row in _beside(fields, columns):
         point = points.get((row.span_id or "", row.time or 0)) if isinstance(row, EventRow) else None
         more = {} if point is None else point_content(point)
         builder.add([row._replace(attributes={**row.attributes, **more}) if more else row])
@@ -88,9 +89,8 @@ class _Fields(NamedTuple):
 def _fields(spans: Sequence[ReadableSpan]) -> _Fields:
     """The fields of spans; from where the SDK keeps them, since its properties take longer than all the rest."""
     try:
-        kept = list(map(vars, spans))
-        return _Fields(*(list(map(itemgetter(f"_{name}"), kept)) for name in _Fields._fields))
-    except (KeyError, TypeError):  # another SDK's spans
+        return _Fields(*(list(map(attrgetter(f"_{name}"), spans)) for name in _Fields._fields))
+    except AttributeError:  # another SDK's spans
         return _Fields(*(list(map(attrgetter(name), spans)) for name in _Fields._fields))
 
 
@@ -109,14 +109,15 @@ def _columns(fields: _Fields, attributes: list[dict[str, Any]], written: Callabl
         attributes: Of each span, instead of those among the fields.
         written: Writes the ids of spans in hexadecimal.
     """
-    codes, messages = zip(*_read_once(fields.status, _status), strict=True)
-    runs, services, told = zip(*_read_once(fields.resource, _resource), strict=True)
+    codes, messages = _read_once(fields.status, _status)
+    runs, services, told = _read_once(fields.resource, _resource)
+    (scopes,) = _read_once(fields.instrumentation_scope, _name)
     traces = [context[0] for context in fields.context]
     known = {number: f"{number:032x}" for number in set(traces)}
     return {
         "trace_id": [known[number] for number in traces],
         "span_id": written([context[1] for context in fields.context]),
-        "parent_span_id": written([None if parent is None else parent[1] for parent in fields.parent]),
+        "parent_span_id": written([0 if parent is None else parent[1] for parent in fields.parent]),
         "name": fields.name,
         "kind": [kind._name_ for kind in fields.kind],
         "start_time": fields.start_time,
@@ -126,26 +127,34 @@ def _columns(fields: _Fields, attributes: list[dict[str, Any]], written: Callabl
         "attributes": attributes,
         "run_id": runs,
         "service_name": services,
-        "scope_name": _read_once(fields.instrumentation_scope, _name),
-        "n_events": list(map(len, fields.events)),
-        "n_links": list(map(len, fields.links)),
+        "scope_name": scopes,
+        "n_events": _number(fields.events),
+        "n_links": _number(fields.links),
         "dropped_attributes": _dropped(fields.attributes),
         "dropped_events": _dropped(fields.events),
         "resource_json": told,
     }
 
 
-def _hex(numbers: Sequence[int | None]) -> list[str | None]:
-    return [None if number is None else f"{number:016x}" for number in numbers]
+def _hex(numbers: Sequence[int]) -> list[str | None]:
+    return [f"{number:016x}" if number else None for number in numbers]
 
 
-def _read_once(objects: Sequence[T], read: Callable[[T], R]) -> list[R]:
-    """What `read` makes of each; one that many spans share is read once."""
+def _read_once(objects: Sequence[T], read: Callable[[T], tuple[Any, ...]]) -> Iterable[Sequence[Any]]:
+    """The columns that `read` makes of objects, each a row; one that many spans share is read once."""
     if objects.count(objects[0]) == len(objects):
-        return [read(objects[0])] * len(objects)
+        return [[value] * len(objects) for value in read(objects[0])]
     keys = list(map(id, objects))
     found = {key: read(each) for key, each in dict(zip(keys, objects, strict=True)).items()}
-    return [found[key] for key in keys]
+    return zip(*map(found.__getitem__, keys), strict=True)
+
+
+def _number(collections: Sequence[Sequence[object]]) -> list[int]:
+    """The length of each; read from where the SDK keeps them, since its own `len` takes longer than all the rest."""
+    try:
+        return list(map(len, map(attrgetter("_dq"), collections)))
+    except AttributeError:  # plain sequences
+        return list(map(len, collections))
 
 
 def _dropped(collections: Sequence[object]) -> list[int]:
@@ -155,8 +164,8 @@ def _dropped(collections: Sequence[object]) -> list[int]:
         return [getattr(each, "dropped", 0) for each in collections]
 
 
-def _name(named: Any) -> str | None:
-    return None if named is None else str(named.name)
+def _name(scope: InstrumentationScope | None) -> tuple[str | None]:
+    return (None if scope is None else str(scope.name),)
 
 
 def _status(status: Status) -> tuple[str, str | None]:
@@ -169,10 +178,10 @@ def _resource(resource: Resource) -> tuple[str | None, str | None, str]:
     return as_word(said.get(RUN_ID)), as_word(said.get(SERVICE)), dumps(dict(said))
 
 
-def _beside(fields: _Fields) -> Iterator[EventRow | LinkRow]:
-    """The events and links."""
-    several = zip(map(len, fields.events), map(len, fields.links), strict=True)
-    for place in [place for place, numbers in enumerate(several) if numbers != (0, 0)]:
+def _beside(fields: _Fields, columns: Columns) -> Iterator[EventRow | LinkRow]:
+    """The events and links of the spans that have any."""
+    some = map(or_, columns["n_events"], columns["n_links"])
+    for place in [place for place, number in enumerate(some) if number]:
         context, events, links = fields.context[place], fields.events[place], fields.links[place]
         ids = f"{context.trace_id:032x}", f"{context.span_id:016x}"
         for seq, event in enumerate(tuple(events)):

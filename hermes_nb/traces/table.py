@@ -159,7 +159,7 @@ def _describe_spans(columns: dict[str, Any], builder: Builder) -> None:
     attributes = columns.pop("attributes")
     present = set().union(*attributes)
     spoken = set(filter(names.is_content, present))
-    said = [not spoken.isdisjoint(each) for each in attributes] if spoken else [False] * len(attributes)
+    said = [not each.keys().isdisjoint(spoken) for each in attributes] if spoken else [False] * len(attributes)
     columns["attributes_json"] = json_column(attributes, spoken, said)
     if builder.content and spoken:
         words = [each if has else None for each, has in zip(attributes, said, strict=True)]
@@ -168,9 +168,10 @@ def _describe_spans(columns: dict[str, Any], builder: Builder) -> None:
         columns["content_json"] = [None] * len(attributes)
         builder.left_out += sum(said)
     marks = pick(attributes, (names.SPAN_TYPE,), as_text, present)
-    columns["own_type"] = [
-        own if own in _TYPES_OF_OURS else names.span_type(each) for own, each in zip(marks, attributes, strict=True)
-    ]
+    if not _TYPES_OF_OURS.issuperset(marks):
+        pairs = zip(marks, attributes, strict=True)
+        marks = [own if own in _TYPES_OF_OURS else names.span_type(each) for own, each in pairs]
+    columns["own_type"] = marks
     columns["own_turn_id"] = pick(attributes, (names.TURN_ID,), as_text, present)
     columns["own_conversation_id"] = pick(attributes, names.CONVERSATIONS, as_text, present)
     columns["own_agent_name"] = pick(attributes, names.AGENTS, as_text, present)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from hermes_nb.traces.jsons import clean, dumps
@@ -29,8 +30,13 @@ def pick(
         read: Understands a value; gives None for what makes no sense.
         present: All keys that occur, if that is known; others are not looked for.
     """
-    known = [key for key in keys if present is None or key in present] or keys[:1]
-    found: list[Any] = [each.get(known[0]) for each in attributes]
+    known = [key for key in keys if present is None or key in present]
+    if not known:
+        return [None] * len(attributes)
+    try:
+        found: list[Any] = list(map(itemgetter(known[0]), attributes))
+    except KeyError:  # not all have it
+        found = [each.get(known[0]) for each in attributes]
     for key in known[1:]:
         for i in [i for i, value in enumerate(found) if value is None]:
             found[i] = attributes[i].get(key)
