@@ -8,8 +8,8 @@ per million spans, the ratio of CPU to the reference, and bytes per span of the 
 
 References: `arrow` (one Arrow column per field and attribute, from the spans' public mappings, then pandas) for what
 starts in memory, `read_table` (pyarrow, then pandas) for Parquet. `json_normalize` is left out above `--normalized`
-spans: a million need some 10 GB and two minutes. A peer is measured by each interpreter that has it (frames_peers.py), on its own data of
-the same shape; `--peers` names interpreters beside this one.
+spans: a million need some 10 GB and two minutes. A peer is measured by each interpreter that has it (frames_peers.py),
+on its own data of the same shape; `--peers` names interpreters beside this one.
 """
 
 from __future__ import annotations
