@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from hermes_nb.lab.casework import COUNTS, about
 from hermes_nb.vocabulary.failures import ConfigurationError
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Sequence
     from pathlib import Path
 
@@ -95,18 +97,60 @@ class StudyFrames:
         Args:
             name: As in `hermes_nb.traces.catalogue.FRAMES`: `iterations`, `tool_calls`, ...
         """
-        from hermes_nb.traces.columns import to_pandas  # noqa: PLC0415  heavy; loaded on first use
+        from hermes_nb.lab.parts import framed  # noqa: PLC0415  heavy; loaded on first use
 
-        rows = self._journal.rows()
-        final = {row["conversation_id"]: case_id for case_id, row in rows.items() if row.get("conversation_id")}
-        frame = to_pandas(self.traces.table(name))
-        case_ids = frame["conversation_id"].map(final)
-        kept = frame[case_ids.notna()].reset_index(drop=True)
-        case_ids = case_ids[case_ids.notna()].reset_index(drop=True)
-        for place, column in enumerate(["case_id", *self._axes, "repeat"]):
-            values = case_ids.map(lambda case_id, column=column: self._known.get(case_id, {}).get(column))
-            kept.insert(place, column if column not in kept else f"case_{column}", values)
-        return kept
+        return framed(self.logbooks, name, self._counted())
+
+    def _counted(self) -> pd.DataFrame:
+        """The case, settings and repeat of each conversation that counts, by its id."""
+        import pandas as pd  # noqa: PLC0415  heavy; loaded on first use
+
+        known = pd.DataFrame(list(self._known.values()), columns=["case_id", *self._axes, "repeat"])
+        ran = {row["case_id"]: row.get("conversation_id") for row in self._journal.rows().values()}
+        ids = known["case_id"].map(ran).rename("conversation_id")
+        return known[ids.notna()].set_index(ids[ids.notna()].astype("str"))
+
+    def to_dask(self, name: str = "turns") -> Any:
+        """A frame as a `dask.dataframe.DataFrame`, of the cases that are over by now.
+
+        Args:
+            name: `turns` for one row for each case, as in `turns_df()`; others as in `frame()`: those have a partition
+                for each process that ran cases, read from its logbook by Dask's workers, with text for categories.
+
+        Raises:
+            ConfigurationError: Dask is not installed.
+        """
+        try:
+            dask: Any = import_module("dask.dataframe")  # an extra
+        except ImportError as error:
+            msg = "to_dask() needs Dask: pip install 'hermes-nb[distributed]'"
+            raise ConfigurationError(msg) from error
+        from hermes_nb.lab.parts import partition  # noqa: PLC0415
+
+        if name == "turns":
+            return dask.from_pandas(self.turns_df(), npartitions=max(1, len(self.logbooks)))
+        counted, parts = self._counted(), [[path] for path in self.logbooks] or [[]]
+        return dask.from_map(partition, parts, name=name, counted=counted, meta=partition([], name, counted))
+
+    def to_parquet(self, folder: str | os.PathLike[str], *, content: bool = False) -> None:
+        """Write the cases and every frame of their traces into a folder of Parquet files, one logbook after the other.
+
+        The cases stand in `cases/`, one row for each; the rest is as `Traces.to_parquet` writes it, for `hn.load` and
+        any other tool. What turns have that were begun and lost is there too.
+
+        Args:
+            folder: Where; made if it is not there.
+            content: Write what was said too.
+        """
+        from pathlib import Path  # noqa: PLC0415  with the writer
+
+        from hermes_nb.lab.parts import write_cases  # noqa: PLC0415  heavy; loaded on first use
+        from hermes_nb.traces import load  # noqa: PLC0415
+
+        place = Path(folder).expanduser()
+        write_cases(self.turns_df(), place / "cases" / f"{self._place.path.stem}.parquet")
+        for path in self.logbooks:
+            load(str(path), content=content).to_parquet(place, content=content)
 
     def iterations_df(self) -> pd.DataFrame:
         """The iterations of all turns."""

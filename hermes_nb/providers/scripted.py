@@ -70,6 +70,10 @@ class _Reel:
         self._lock = threading.Lock()
         self._position = 0
 
+    def __reduce__(self) -> tuple[type[_Reel], tuple[tuple[Step, ...]]]:
+        """In another process it goes on from here, by itself."""
+        return _Reel, (tuple(self._steps[self._position :]),)
+
     def next(self) -> Step | None:
         with self._lock:
             if self._position >= len(self._steps):

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+import tempfile
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 
+import pandas as pd
 import pytest
 
 import hermes_nb as hn
@@ -47,29 +49,87 @@ def test_stop_reaches_the_workers(tmp_path):
     assert len(study.turns_df()) <= 2
 
 
-@pytest.mark.filterwarnings("default")
-def test_dask_loses_a_worker_in_the_middle_and_every_case_counts_once(tmp_path, monkeypatch):
+@pytest.fixture
+def dask_client(tmp_path, monkeypatch):
+    """A client of two worker processes."""
     distributed = pytest.importorskip("distributed")
     monkeypatch.chdir(tmp_path)
     with (
-        Server(always(slow(0.05, says("The answer.")))) as server,
         distributed.LocalCluster(
-            n_workers=2, threads_per_worker=2, processes=True, dashboard_address=None, host="127.0.0.1"
+            n_workers=2, threads_per_worker=2, processes=True, dashboard_address="127.0.0.1:0", host="127.0.0.1"
         ) as cluster,
         distributed.Client(cluster) as client,
     ):
-        study = sweeping.sweep(server.url, str(tmp_path / "s.db"), 40, executor=client, parallel=8)
+        yield client
+
+
+@pytest.mark.filterwarnings("default")
+def test_dask_loses_a_worker_in_the_middle_and_every_case_counts_once(tmp_path, dask_client):
+    """What comes back can be had as Dask frames, read by the workers, and as Parquet."""
+    with Server(always(slow(0.05, says("The answer.")))) as server:
+        study = sweeping.sweep(server.url, str(tmp_path / "s.db"), 40, executor=dask_client, parallel=8)
         server.wait_for(25, 80)
-        victim = next(iter(cluster.workers.values())).pid
-        os.kill(victim, signal.SIGKILL)
+        os.kill(next(iter(dask_client.cluster.workers.values())).pid, signal.SIGKILL)
         assert study.wait(100)
 
+        frame = study.turns_df()
+        assert len(frame) == 80
+        assert sorted(frame.case_id) == sorted(study.cases)
+        assert frame.turn_id.notna().all(), frame.error.dropna().unique()
+        assert frame.worker.nunique() >= 2
+        assert study.attempts_df().case_id.nunique() == 80
+
+        attempts = study.to_dask("attempts")
+        assert attempts.npartitions == len(study.logbooks) >= 2
+        assert attempts.groupby("budget").size().compute().to_dict() == (
+            study.attempts_df().groupby("budget").size().to_dict()
+        )
+        whole = attempts.compute().sort_values("start_time").reset_index(drop=True)
+        here = study.attempts_df().sort_values("start_time").reset_index(drop=True)
+        assert list(whole.columns) == list(here.columns)
+        keys = ["case_id", "turn_id", "budget"]
+        assert whole[keys].to_dict("list") == here[keys].to_dict("list")
+        assert study.to_dask().completed.sum().compute() == frame.completed.sum()
+
+    study.to_parquet(tmp_path / "kept")
+    cases = pd.read_parquet(tmp_path / "kept" / "cases")
+    assert cases.case_id.tolist() == frame.case_id.tolist()
+    assert set(frame.turn_id) <= set(hn.load(tmp_path / "kept").turns_df().turn_id)
+
+
+@pytest.mark.filterwarnings("default")
+def test_stop_reaches_the_workers_of_dask(tmp_path, dask_client):
+    with Server(always(slow(60, says("too late")))) as server:
+        study = sweeping.sweep(server.url, str(tmp_path / "s.db"), 40, executor=dask_client, parallel=4)
+        server.wait_for(2, 60)
+        study.stop()
+        assert study.wait(40)
+
+    assert study.progress["state"] == "stopped"
+    assert set(study.turns_df().exit_reason.dropna()) <= {"interrupted_by_user", "provider_failed"}
+    assert len(study.turns_df()) <= 4
+
+
+@pytest.mark.filterwarnings("default")
+def test_ray_runs_the_cases_by_the_same_protocol(tmp_path):
+    ray = pytest.importorskip("ray")
+
+    class OnRay:
+        def submit(self, function, /, *arguments):
+            return ray.remote(function).remote(*arguments).future()
+
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, _temp_dir=tempfile.mkdtemp(prefix="ray"))
+    try:
+        with Server(always(says("The answer."))) as server:
+            study = sweeping.sweep(server.url, str(tmp_path / "s.db"), 15, executor=OnRay(), parallel=4)
+            assert study.wait(100)
+    finally:
+        ray.shutdown()
+
     frame = study.turns_df()
-    assert len(frame) == 80
     assert sorted(frame.case_id) == sorted(study.cases)
     assert frame.turn_id.notna().all(), frame.error.dropna().unique()
-    assert frame.worker.nunique() >= 2
-    assert study.attempts_df().case_id.nunique() == 80
+    assert str(os.getpid()) not in {worker.rpartition("-")[2] for worker in frame.worker}
 
 
 def test_after_the_death_of_the_owner_the_parts_of_the_workers_count(tmp_path):

@@ -305,11 +305,14 @@ def test_the_stop_button_interrupts_all_turns_and_the_sweep_ends_in_order(tmp_pa
         process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
     finally:
         signal.signal(signal.SIGINT, ours)
-    with process:
+    try:
         assert process.stdout.readline() == "started\n"
         time.sleep(1)
         process.send_signal(signal.SIGINT)
         told, _ = process.communicate(timeout=40)
+    finally:
+        process.kill()
+        process.communicate()
 
     assert told == "['interrupted_by_user', 'interrupted_by_user'] stopped\n"
 
