@@ -374,6 +374,8 @@ FRAMES: Final[dict[str, Frame]] = {
                 word("name", "Metric"),
                 word("unit", "Unit"),
                 word("kind", "Instrument", "sum", "gauge", "histogram", "exponential_histogram", "summary"),
+                word("temporality", "Of sums and histograms, since when they count", "delta", "cumulative"),
+                flag("monotonic", "Whether a sum never falls"),
                 time("start_time", "Start of the interval"),
                 time("time", "When"),
                 number("value", "Value of a sum or gauge"),

@@ -1,4 +1,4 @@
-"""Traces as files for others: OTLP JSON lines, and one page of HTML."""
+"""Traces as one page of HTML, for people."""
 
 from __future__ import annotations
 
@@ -6,143 +6,16 @@ import base64
 import io
 import os
 from html import escape
-from itertools import groupby, islice
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from hermes_nb.traces.jsons import dumps, loads_mapping
-from hermes_nb.traces.names import RUN_ID, SERVICE, is_content
 from hermes_nb.traces.pages import html_table, html_tree
-from hermes_nb.traces.table import records
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
     from os import PathLike
 
     from hermes_nb.traces.frames import Frames
-    from hermes_nb.traces.table import Tables
-
-_LINE: Final = 200
-"""Spans in one line of JSON at most."""
-_KINDS: Final = {"INTERNAL": 1, "SERVER": 2, "CLIENT": 3, "PRODUCER": 4, "CONSUMER": 5}
-_STATUSES: Final = {"UNSET": 0, "OK": 1, "ERROR": 2}
-_INT64: Final = 2**63
-
-
-# ---------------------------------------------------------------------------------------------- OTLP JSON
-
-
-def to_otlp_json(tables: Tables, path: str | PathLike[str], *, content: bool) -> None:
-    """Write the spans, with their events and links, as OTLP JSON lines; the file appears when it is whole.
-
-    Args:
-        tables: The spans.
-        path: The file; replaced if it is there.
-        content: Write what was said too.
-    """
-    target = Path(path).expanduser()
-    unfinished = target.with_name(f"{target.name}.{os.getpid()}.unfinished")
-    events = _below(each for each in records(tables.events) if each["source"] == "span")
-    links = _below(records(tables.links))
-    with unfinished.open("w", encoding="utf-8", newline="\n") as stream:
-        spans = records(tables.spans)
-        while block := list(islice(spans, _LINE)):
-            stream.write(dumps({"resourceSpans": list(_resources(block, events, links, content=content))}) + "\n")
-    unfinished.replace(target)
-
-
-Record = dict[str, Any]
-_Key = tuple[str | None, str | None]
-
-
-def _below(rows: Iterable[Record]) -> dict[_Key, list[Record]]:
-    """Events or links by their span."""
-    found: dict[_Key, list[Record]] = {}
-    for row in rows:
-        found.setdefault((row["trace_id"], row["span_id"]), []).append(row)
-    return found
-
-
-def _resources(
-    block: list[Record], events: dict[_Key, list[Record]], links: dict[_Key, list[Record]], *, content: bool
-) -> Iterator[Record]:
-    def origin(span: Record) -> tuple[str, str, str, str]:
-        return tuple(span[name] or "" for name in ("resource_json", "service_name", "run_id", "scope_name"))  # type: ignore[return-value]  # four names
-
-    for (told, service, run, scope), group in groupby(block, origin):
-        known = {SERVICE: service, RUN_ID: run}
-        resource = loads_mapping(told) or {key: value for key, value in known.items() if value}
-        spans = [_span(each, events, links, content=content) for each in group]
-        yield {
-            "resource": {"attributes": _attributes(resource)},
-            "scopeSpans": [{"scope": {"name": scope} if scope else {}, "spans": spans}],
-        }
-
-
-def _span(span: Record, events: dict[_Key, list[Record]], links: dict[_Key, list[Record]], *, content: bool) -> Record:
-    key = span["trace_id"], span["span_id"]
-    said = loads_mapping(span["attributes_json"])
-    if content:
-        said |= loads_mapping(span["content_json"])
-    out: Record = {
-        "traceId": span["trace_id"] or "",
-        "spanId": span["span_id"] or "",
-        "name": span["name"],
-        "kind": _KINDS.get(span["kind"], 1),
-        "attributes": _attributes(said),
-        "events": [_event(each, content=content) for each in events.get(key, ())],
-        "links": [_link(each) for each in links.get(key, ())],
-        "status": {"code": _STATUSES.get(span["status"], 0)},
-    }
-    if span["parent_span_id"]:
-        out["parentSpanId"] = span["parent_span_id"]
-    if span["status_message"]:
-        out["status"]["message"] = span["status_message"]
-    for name, field in (("startTimeUnixNano", "start_time"), ("endTimeUnixNano", "end_time")):
-        if span[field] is not None:
-            out[name] = str(span[field])
-    for name, field in (("droppedAttributesCount", "dropped_attributes"), ("droppedEventsCount", "dropped_events")):
-        if span[field]:
-            out[name] = span[field]
-    return out
-
-
-def _event(event: Record, *, content: bool) -> Record:
-    said = loads_mapping(event["attributes_json"])
-    kept = {key: value for key, value in said.items() if content or not is_content(key)}
-    out: Record = {"name": event["name"] or "", "attributes": _attributes(kept)}
-    if event["time"] is not None:
-        out["timeUnixNano"] = str(event["time"])
-    return out
-
-
-def _link(link: Record) -> Record:
-    return {
-        "traceId": link["linked_trace_id"] or "",
-        "spanId": link["linked_span_id"] or "",
-        "attributes": _attributes(loads_mapping(link["attributes_json"])),
-    }
-
-
-def _attributes(values: Record) -> list[Record]:
-    return [{"key": key, "value": _value(value)} for key, value in values.items()]
-
-
-def _value(value: Any) -> Record:
-    if isinstance(value, bool):
-        return {"boolValue": value}
-    if isinstance(value, int) and -_INT64 <= value < _INT64:
-        return {"intValue": str(value)}
-    if isinstance(value, float):
-        return {"doubleValue": value}
-    if isinstance(value, list):
-        return {"arrayValue": {"values": [_value(each) for each in value]}}
-    if isinstance(value, dict):
-        return {"kvlistValue": {"values": _attributes(value)}}
-    return {} if value is None else {"stringValue": str(value)}
-
-
-# ---------------------------------------------------------------------------------------------- a page
 
 _TURNS: Final = 200
 """Turns that a page shows one by one."""

@@ -150,15 +150,15 @@ class Frames:
         parquet.write(self.analysis(), Path(folder).expanduser(), content=content)
 
     def to_otlp_json(self, path: str | PathLike[str], *, content: bool = False) -> None:
-        """Write the spans as OTLP JSON lines, for any viewer of OpenTelemetry.
+        """Write spans, log records and metrics as OTLP JSON lines, for any viewer of OpenTelemetry.
 
         Args:
             path: The file; replaced if it is there.
             content: Write what was said too.
         """
-        from hermes_nb.traces import export  # noqa: PLC0415  loads pyarrow
+        from hermes_nb.traces import otlp_lines  # noqa: PLC0415  loads pyarrow
 
-        export.to_otlp_json(self.analysis().tables, path, content=content)
+        otlp_lines.to_otlp_json(self.analysis().tables, path, content=content)
 
     def to_html(self, path: str | PathLike[str], *, content: bool = False) -> None:
         """Write one self-contained page: the turns, the span trees, the pictures.

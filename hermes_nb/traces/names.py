@@ -149,6 +149,11 @@ def is_content(key: str) -> bool:
     return key in _CONTENT or (key.startswith(_CONTENT_PREFIXES) and key not in _NO_CONTENT)
 
 
+def is_message(name: str | None) -> bool:
+    """Whether an event of this name holds a message."""
+    return name is not None and name.startswith(MESSAGE_EVENTS)
+
+
 def span_type(attributes: Mapping[str, Any]) -> str:
     """What a span is: by our own mark, by its GenAI operation, by OpenInference's kind, else by what it carries."""
     own = attributes.get(SPAN_TYPE)

@@ -25,7 +25,7 @@ from hermes_nb.traces.catalogue import FRAMES
 from hermes_nb.traces.columns import TEXT, conform
 from hermes_nb.traces.readers.report import File
 from hermes_nb.traces.schema import VERSION
-from hermes_nb.traces.table import Builder, Tables
+from hermes_nb.traces.table import Builder, Tables, without_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -68,7 +68,7 @@ def write(analysis: Analysis, folder: Path, *, content: bool) -> None:
                 kept = analysis.spans[more] if content or more != "content_json" else pa.nulls(len(table), TEXT)
                 table = table.append_column(more, kept)
         elif not content:
-            table = _without_words(name, table)
+            table = without_words(table) if name == "events" else _without_words(name, table)
         for day, part in _by_day(table, days):
             _write(part, folder / name / f"day={day}")
 

@@ -91,6 +91,8 @@ class MetricRow(NamedTuple):
     explicit_bounds_json: str | None = None
     run_id: str | None = None
     service_name: str | None = None
+    temporality: str | None = None
+    monotonic: bool | None = None
 
 
 Row = SpanRow | EventRow | LinkRow | MessageRow | MetricRow

@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from hermes_nb.traces import names
 from hermes_nb.traces.columns import DISTINCT, TEXT, TIME, array, json_column
-from hermes_nb.traces.jsons import loads_mapping
+from hermes_nb.traces.jsons import dumps, loads_mapping
 from hermes_nb.traces.rows import EventRow, LinkRow, MessageRow, MetricRow, SpanRow
 from hermes_nb.traces.values import as_int, as_text, pick
 
@@ -32,6 +33,7 @@ _SPAN_FIELDS = [name for name in SpanRow._fields if name != "attributes"] + ["at
 _TYPES = dict.fromkeys(("start_time", "end_time", "time"), TIME)
 _TYPES["resource_json"] = DISTINCT
 _TYPES |= dict.fromkeys(("value", "total"), pa.float64())
+_TYPES["monotonic"] = pa.bool_()
 _TYPES |= dict.fromkeys(
     ("n_events", "n_links", "dropped_attributes", "dropped_events", "seq", "message_index", "part_index", "iteration",
      "tokens", "observations", "own_iteration"),
@@ -82,6 +84,22 @@ def records(table: pa.Table) -> Iterator[dict[str, Any]]:
     schema = pa.schema([(field.name, pa.int64() if field.type == TIME else field.type) for field in table.schema])
     for batch in table.cast(schema).to_batches(1_000):
         yield from batch.to_pylist()
+
+
+def without_words(events: pa.Table) -> pa.Table:
+    """Events and log records without what was said; those that hold a message keep their name and time."""
+    told = pa.array(list(map(names.is_message, events["name"].to_pylist())), pa.bool_())
+    kept = pa.array(list(map(_how_it_went, events["attributes_json"].to_pylist())), TEXT)
+    for column, values in (("attributes_json", kept), ("body", events["body"])):
+        place = events.column_names.index(column)
+        events = events.set_column(place, column, pc.if_else(told, pa.scalar(None, TEXT), values))
+    return events
+
+
+def _how_it_went(text: str | None) -> str | None:
+    said = loads_mapping(text)
+    kept = {key: value for key, value in said.items() if not names.is_content(key)}
+    return text if len(kept) == len(said) else dumps(kept) if kept else None
 
 
 def assembled(blocks: Mapping[str, Sequence[pa.Table]], *, content: bool) -> Tables:
@@ -185,7 +203,7 @@ def _describe(columns: dict[str, Any], builder: Builder) -> None:
     spoken: set[str] = set()
     if not builder.content and "body" in columns:
         spoken = set(filter(names.is_content, set().union(*attributes)))
-        told = [bool(name) and name.startswith(names.MESSAGE_EVENTS) for name in columns["name"]]
+        told = list(map(names.is_message, columns["name"]))
         builder.left_out += sum(told)
         columns["body"] = [None if each else body for each, body in zip(told, columns["body"], strict=True)]
         attributes = [{} if each else said for each, said in zip(told, attributes, strict=True)]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import io
+import json
 import re
 from html.parser import HTMLParser
 from pathlib import Path
@@ -13,6 +15,9 @@ import polars as pl
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
+from opentelemetry.proto_json.logs.v1.logs import LogsData
+from opentelemetry.proto_json.metrics.v1.metrics import MetricsData
+from opentelemetry.proto_json.trace.v1.trace import TracesData
 
 import hermes_nb as hn
 from hermes_nb.testing import call, say, script
@@ -56,7 +61,7 @@ def test_without_content_everything_else_comes_back(traces, tmp_path):
     traces.to_parquet(tmp_path / "turns")
     back = load(tmp_path / "turns")
 
-    assert_same(traces, back, without=("messages", "tool_calls", "turns"))
+    assert_same(traces, back, without=("messages", "tool_calls", "turns", "events"))
     assert back.tool_calls_df()["result"].isna().all()
     assert back.turns_df()["user_message"].isna().all()
     assert not any(b"Lyon is larger" in path.read_bytes() for path in (tmp_path / "turns").rglob("*.parquet"))
@@ -189,6 +194,106 @@ def test_otlp_json_has_no_content_unless_it_is_asked_for(traces, tmp_path):
     assert "Lyon is larger" not in text
     assert "Metropolitan" not in text
     assert_same(traces, load(tmp_path / "turns.jsonl"), without=("messages", "turns", "tool_calls", "events"))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "oteltui_mixed_sample.jsonl",
+        "proto_example_logs.json",
+        "proto_example_events.json",
+        "proto_example_metrics.json",
+    ],
+)
+def test_log_records_and_metrics_are_written_and_come_back_too(tmp_path, name):
+    found = load(DATA / "otlp" / name, content=True)
+    found.to_otlp_json(tmp_path / "all.jsonl", content=True)
+    back = load(tmp_path / "all.jsonl", content=True)
+
+    assert len(found.metrics_df()) + len(found.events_df()) > 0
+    assert back.report.skipped == {}
+    assert_same(found, back)
+
+
+def test_each_line_holds_one_signal_that_opentelemetrys_own_parser_reads(tmp_path):
+    load(DATA / "otlp" / "oteltui_mixed_sample.jsonl", content=True).to_otlp_json(tmp_path / "all.jsonl", content=True)
+
+    parsers = {"resourceSpans": TracesData, "resourceLogs": LogsData, "resourceMetrics": MetricsData}
+    signals = set()
+    for line in (tmp_path / "all.jsonl").read_text().splitlines():
+        (signal,) = json.loads(line)
+        signals.add(signal)
+        assert parsers[signal].from_json(line).to_dict()[signal]
+    assert signals == set(parsers)
+
+
+HISTOGRAM = {
+    "dataPoints": [
+        {
+            "count": "3",
+            "sum": 4.5,
+            "min": 1,
+            "max": 2,
+            "bucketCounts": ["1", "2"],
+            "explicitBounds": [1.5],
+            "timeUnixNano": "7",
+        }
+    ],
+    "aggregationTemporality": 1,
+}
+
+
+def test_metrics_keep_what_they_count_and_since_when(tmp_path):
+    total = {"dataPoints": [{"asInt": "3", "timeUnixNano": "7"}], "aggregationTemporality": 2, "isMonotonic": True}
+    metrics = [
+        {"name": "turns", "sum": total},
+        {"name": "level", "gauge": {"dataPoints": [{"asDouble": 1.5, "timeUnixNano": "7"}]}},
+    ]
+    metrics.append({"name": "wait", "histogram": HISTOGRAM})
+    given = {"resourceMetrics": [{"scopeMetrics": [{"metrics": metrics}]}]}
+    found = load(io.StringIO(json.dumps(given)))
+    frame = found.metrics_df().set_index("name")
+
+    assert frame["temporality"].astype(object).where(frame["temporality"].notna(), None).to_dict() == {
+        "turns": "cumulative", "level": None, "wait": "delta",
+    }  # fmt: skip
+    assert frame["monotonic"].fillna(False).to_dict() == {"turns": True, "level": False, "wait": False}
+    assert frame["monotonic"].isna().to_dict() == {"turns": False, "level": True, "wait": True}
+
+    found.to_otlp_json(tmp_path / "m.jsonl")
+    (written,) = (json.loads(line) for line in (tmp_path / "m.jsonl").read_text().splitlines())
+    back = {each["name"]: each for each in written["resourceMetrics"][0]["scopeMetrics"][0]["metrics"]}
+    assert back["turns"]["sum"]["isMonotonic"] is True
+    assert back["wait"]["histogram"]["dataPoints"][0].items() >= HISTOGRAM["dataPoints"][0].items()
+    assert back["wait"]["histogram"]["aggregationTemporality"] == 1
+
+
+def test_words_in_events_and_log_records_stay_out_of_every_file_unless_they_are_asked_for(tmp_path):
+    told = [{"key": "gen_ai.event.content", "value": {"stringValue": "THE WORDS"}}]
+    records = [
+        {
+            "timeUnixNano": "7",
+            "eventName": "gen_ai.user.message",
+            "body": {"stringValue": "THE WORDS"},
+            "attributes": told,
+        },
+        {"timeUnixNano": "8", "eventName": "other", "body": {"stringValue": "no words"}},
+    ]
+    log = io.StringIO(json.dumps({"resourceLogs": [{"scopeLogs": [{"logRecords": records}]}]}))
+    everything = concat([steered().trace, load(log, content=True)])
+    steer = "Metropolitan area"
+    assert steer in str(everything.messages_df()["content"].tolist())
+    for content in (False, True):
+        place = tmp_path / str(content)
+        place.mkdir()
+        everything.to_parquet(place / "turns", content=content)
+        everything.to_otlp_json(place / "all.jsonl", content=content)
+        everything.to_html(place / "page.html", content=content)
+        for file in (path for path in place.rglob("*") if path.is_file()):
+            text = str(pq.read_table(file).to_pylist()) if file.suffix == ".parquet" else file.read_text()
+            assert content or ("THE WORDS" not in text and steer not in text), file
+        assert "no words" in load(place / "all.jsonl").events_df()["body"].tolist()
+    assert "THE WORDS" in (tmp_path / "True" / "all.jsonl").read_text()
 
 
 def test_a_frame_of_spans_can_be_loaded_again(traces):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from hermes_nb.traces.jsons import dumps
 from hermes_nb.traces.names import RUN_ID, SERVICE
 from hermes_nb.traces.rows import EventRow, LinkRow, MetricRow, SpanRow
-from hermes_nb.traces.values import as_float, as_int, as_text, as_word
+from hermes_nb.traces.values import as_bool, as_float, as_int, as_text, as_word
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -268,14 +268,15 @@ def _metrics(value: Json, resource: _Resource, file: File) -> Iterator[Row]:
             if instrument is None:
                 file.skip("a metric of no known kind")
                 continue
-            for point in _list(_mapping(metric, instrument), "dataPoints"):
-                yield _point(metric, _INSTRUMENTS[instrument], point, resource)
+            data = _mapping(metric, instrument)
+            for point in _list(data, "dataPoints"):
+                yield _point(metric, _INSTRUMENTS[instrument], point, resource, data)
 
 
-def _point(metric: Json, kind: str, point: Json, resource: _Resource) -> MetricRow:
+def _point(metric: Json, kind: str, point: Json, resource: _Resource, data: Json) -> MetricRow:
     counts, bounds = point.get("bucketCounts"), point.get("explicitBounds")
     number = point.get("asDouble") if point.get("asDouble") is not None else point.get("asInt")
-    extra = {key: point[key] for key in _EXTRA if key in point}
+    extra = {key: point[key] for key in EXTRA if key in point}
     return MetricRow(
         as_text(metric.get("name", "")) or "",
         as_word(metric.get("unit")),
@@ -290,8 +291,12 @@ def _point(metric: Json, kind: str, point: Json, resource: _Resource) -> MetricR
         None if bounds is None else dumps([as_float(each) for each in bounds]),
         resource.run_id,
         resource.service_name,
+        _TEMPORALITY.get(_enum(data.get("aggregationTemporality"), _TEMPORALITIES)),
+        (as_bool(data.get("isMonotonic")) or False) if kind == "sum" else None,
     )
 
 
-_EXTRA: Final = ("scale", "zeroCount", "positive", "negative", "min", "max", "quantileValues")
+_TEMPORALITIES: Final = ("UNSPECIFIED", "DELTA", "CUMULATIVE")
+_TEMPORALITY: Final = {"DELTA": "delta", "CUMULATIVE": "cumulative"}
+EXTRA: Final = ("scale", "zeroCount", "positive", "negative", "min", "max", "quantileValues")
 """What the other kinds of data points have, kept among their attributes."""
