@@ -172,15 +172,16 @@ class Agent:
             raise ConfigurationError(msg)
         return Agent(**(now | changes))
 
-    def as_tool(self, *, budget: int = 50, name: str | None = None, description: str = "") -> Tool:
+    def as_tool(self, *, budget: int = 50, name: str | None = None, description: str = "", guidance: str = "") -> Tool:
         """This agent as a tool of another one: a sub-agent, under the same trace, with a share of the budget.
 
         Args:
             budget: Iterations of the sub-agent's turn; they are drawn from its parent's budget too.
             name: The tool's name; the agent's if left out.
             description: What the model is told of it; the agent's instructions if left out.
+            guidance: When to hand a task on to it; stands in the system prompt.
         """
-        return AgentTool(self, budget, name or self.name, description)
+        return AgentTool(self, budget, name or self.name, description, guidance)
 
     # ------------------------------------------------------------------------------------- turns
 
@@ -344,7 +345,8 @@ class Agent:
             history=messages,
             chain=self.models,
             toolbox=self.toolbox,
-            instructions="\n\n".join(part for part in (self.instructions, system, self.context) if part),
+            instructions="\n\n".join(part for part in (self.instructions, system) if part),
+            context=self.context,
             agent=self.name,
             policies=self.policies,
             turn_id=str(uuid.uuid4()),

@@ -42,12 +42,13 @@ class AgentTool:
     budget: int
     name: str
     description: str = ""
+    guidance: str = ""
 
     @property
     def spec(self) -> ToolSpec:
         """One parameter: the task."""
         told = self.description or self.agent.instructions or f"Gives a task to the agent {self.agent.name}."
-        return ToolSpec(self.name, told, SCHEMA)
+        return ToolSpec(self.name, told, SCHEMA, self.guidance)
 
     @property
     def options(self) -> ToolOptions:
@@ -92,6 +93,7 @@ class AgentTool:
             toolbox=agent.toolbox.fitted(agent.models[0].context_window, parent.request.toolbox.spill),
             checkpoints=agent.checkpoints or parent.request.checkpoints,
             instructions=agent.instructions,
+            context=agent.context,
             agent=agent.name,
             policies=_policies(agent, parent),
             turn_id=str(uuid.uuid4()),

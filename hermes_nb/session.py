@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from hermes_nb.logbook.book import Logbook
 from hermes_nb.logbook.lease import Lease
 from hermes_nb.logbook.records import Conversation
+from hermes_nb.turn.prompting import prompt_body
 from hermes_nb.turn.redaction import redactor
 from hermes_nb.vocabulary.events import MessageAdded
 from hermes_nb.vocabulary.failures import ConfigurationError
@@ -191,8 +192,8 @@ class Session:
 
 def _settings(request: TurnRequest) -> str:
     """What shapes the system prompt besides the model's identity: while it is the same, so are the prompt's bytes."""
-    parts = f"{request.instructions}\0{bool(request.toolbox.specs)}".encode("utf-8", "surrogatepass")
-    return f"#{blake2b(parts, digest_size=8).hexdigest()}"
+    body = prompt_body(request.instructions, request.toolbox.specs, request.context)
+    return f"#{blake2b(body.encode('utf-8', 'surrogatepass'), digest_size=8).hexdigest()}"
 
 
 def _redacted(request: TurnRequest) -> list[Message]:

@@ -243,8 +243,10 @@ def _key(provider: str, model: str, purpose: str, messages: Sequence[Message], t
 def _row(message: Message, numbers: dict[str | None, int]) -> list[Any]:
     """A message without the day, and with numbers in the place of the calls' ids."""
     content: Any = message.content
-    if message.role == "system":
-        content = re.sub(r"^Date: \S+$", "", message.text, flags=re.MULTILINE)
+    if isinstance(content, str):
+        content = re.sub(r"\n\nDate: \S+\Z", "", content)
+    else:
+        content = [part for part in content if not re.fullmatch(r"Date: \S+", part.get("text") or "")]
     calls = [(numbers.setdefault(c.id, len(numbers)), c.name, c.arguments) for c in message.tool_calls]
     answered = numbers.get(message.tool_call_id) if message.tool_call_id is not None else None
     return [message.role, content, calls, answered, message.name]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 from hermes_nb.logbook import Logbook
 from hermes_nb.run import Run
 from hermes_nb.session import Session
+from hermes_nb.turn.prompting import told_day
 from hermes_nb.vocabulary import events
 from hermes_nb.vocabulary.failures import ConfigurationError, ReplayMismatch
 
@@ -96,6 +97,12 @@ class Recording:
     def system(self) -> str:
         """The system prompt with which it began."""
         return next((event.what.text for event in self.told if isinstance(event.what, events.SystemPrompt)), "")
+
+    @property
+    def day(self) -> str:
+        """The day on which it ran, as it was told; empty if it was not."""
+        prompt = next((event.what.message for event in self.told if isinstance(event.what, events.MessageAdded)), None)
+        return told_day(self.system, () if prompt is None else (prompt,))
 
     def until(self, iteration: int) -> Recording:
         """The turn to the end of an iteration, as if nobody had interrupted it."""

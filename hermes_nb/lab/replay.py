@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import uuid
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
@@ -19,7 +18,7 @@ from hermes_nb.providers.recorded import Recorded
 from hermes_nb.run import Run
 from hermes_nb.session import Session
 from hermes_nb.turn.attempts import waiting
-from hermes_nb.turn.prompting import system_prompt
+from hermes_nb.turn.prompting import system_prompt, today, told_day
 from hermes_nb.turn.request import Handover, TurnRequest
 from hermes_nb.turn.settings import policies_of, sizes_of
 from hermes_nb.vocabulary import events
@@ -192,7 +191,8 @@ def _request(tape: Tape, agent: Agent | None) -> TurnRequest:
         history=recording.history,
         chain=_chain(tape),
         toolbox=RecordedToolbox(tape, specs if agent is None else agent.toolbox.specs),
-        instructions="" if agent is None else _instructions(agent),
+        instructions="" if agent is None else agent.instructions,
+        context="" if agent is None else agent.context,
         agent=turn.agent if agent is None else agent.name,
         policies=_paced(policies, tape),
         turn_id=str(uuid.uuid4()),
@@ -200,6 +200,7 @@ def _request(tape: Tape, agent: Agent | None) -> TurnRequest:
         number=turn.number,
         previous_turn_id=turn.previous_turn_id,
         replay_of=recording.turn_id,
+        day=recording.day,
         system=recording.system if agent is None else _system(recording, agent),
         sizes=sizes_of(turn.settings),
         metadata=turn.metadata,
@@ -212,17 +213,15 @@ def _handover(request: TurnRequest, until: int, agent: Agent, edit: Edit | None)
         request,
         chain=agent.models,
         toolbox=agent.toolbox.fitted(agent.models[0].context_window, None),
-        instructions=_instructions(agent),
+        instructions=agent.instructions,
+        context=agent.context,
         agent=agent.name,
         policies=agent.policies,
         checkpoints=agent.checkpoints,
+        day=today(),
         system="",
     )
     return Handover(until, live if agent.faults is None else agent.faults.inject(live), edit)
-
-
-def _instructions(agent: Agent) -> str:
-    return "\n\n".join(part for part in (agent.instructions, agent.context) if part)
 
 
 def _chain(tape: Tape) -> tuple[Recorded, ...]:
@@ -249,11 +248,13 @@ def _chain(tape: Tape) -> tuple[Recorded, ...]:
 
 
 def _system(recording: Recording, agent: Agent) -> str:
-    """The system prompt of an agent that is tried on a record: built anew, for the recorded day."""
-    day = re.search(r"^Date: (\S+)$", recording.system, re.MULTILINE)
+    """The system prompt of an agent that is tried on a record: built anew, for the day of the recorded one."""
     turn = recording.turn
     first = as_provider(_nobody, name=turn.provider, model=turn.model)
-    return system_prompt(_instructions(agent), first, tools=bool(agent.toolbox.specs), day=day[1] if day else None)
+    day = told_day(recording.system, ())
+    return system_prompt(
+        first, instructions=agent.instructions, tools=agent.toolbox.specs, context=agent.context, day=day
+    )
 
 
 async def _nobody(request: ModelRequest, on_text: OnText) -> Reply:  # only its name is asked for

@@ -109,6 +109,7 @@ class FunctionTool(Generic[P, R]):
     _: KW_ONLY
     name: str = ""
     description: str = ""
+    guidance: str = ""
     options: ToolOptions = ToolOptions()
 
     def __post_init__(self) -> None:
@@ -138,7 +139,7 @@ class FunctionTool(Generic[P, R]):
 
     def __getstate__(self) -> dict[str, Any]:
         """Only the fields: what is derived from them is derived anew where the tool is unpickled."""
-        return {name: vars(self)[name] for name in ("function", "name", "description", "options")}
+        return {name: vars(self)[name] for name in ("function", "name", "description", "guidance", "options")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
@@ -153,7 +154,8 @@ class FunctionTool(Generic[P, R]):
     def spec(self) -> ToolSpec:
         """Name, description and JSON schema, as the model is told."""
         signature = self.signature
-        return ToolSpec(signature.name, self.description or signature.description, signature.parameters)
+        told = self.description or signature.description
+        return ToolSpec(signature.name, told, signature.parameters, self.guidance)
 
     async def invoke(self, arguments: Mapping[str, Any], context: ToolContext) -> object:
         """Validate the arguments and call the function; a plain function runs in a thread of its own."""
@@ -196,6 +198,7 @@ def tool(
     *,
     name: str = "",
     description: str = "",
+    guidance: str = "",
     parallel_safe: bool = False,
     timeout: float | None = None,
     free: bool = False,
@@ -204,7 +207,13 @@ def tool(
     type: ToolType = "function",
 ) -> Callable[[Callable[P, R]], FunctionTool[P, R]]: ...
 def tool(
-    function: Callable[..., Any] | None = None, /, *, name: str = "", description: str = "", **options: Any
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    name: str = "",
+    description: str = "",
+    guidance: str = "",
+    **options: Any,
 ) -> FunctionTool[..., Any] | Callable[[Callable[..., Any]], FunctionTool[..., Any]]:
     """Make a tool of a function, a method, or a `functools.partial`; plain or async.
 
@@ -217,6 +226,8 @@ def tool(
         function: The function; left out when options are given: `@tool(parallel_safe=True)`.
         name: The tool's name; the function's name if left out.
         description: What the tool does; the docstring's text if left out.
+        guidance: When and how to use it, beyond what it does; stands in the system prompt, which is built once for a
+            conversation.
         **options: See `ToolOptions`: parallel_safe, timeout, free, writes, result_limit, type.
 
     Returns:
@@ -228,6 +239,7 @@ def tool(
 
     def decorate(function: Callable[..., Any]) -> FunctionTool[..., Any]:
         plain = function.function if isinstance(function, FunctionTool) else function
-        return FunctionTool(plain, name=name, description=description, options=ToolOptions(**options))
+        made_of = {"name": name, "description": description, "guidance": guidance}
+        return FunctionTool(plain, **made_of, options=ToolOptions(**options))
 
     return decorate if function is None else decorate(function)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import islice
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from hermes_nb.providers.base import Provider
-    from hermes_nb.vocabulary.messages import Content, ToolCall
+    from hermes_nb.vocabulary.messages import Content, ToolCall, ToolSpec
 
 STEER_OPEN = "[A direct message from the user, sent while you were working:"
 STEER_CLOSE = "End of the user's message]"
@@ -31,18 +32,45 @@ BROKEN_ARGUMENTS = "The arguments of this call could not be read as JSON; it was
 # --------------------------------------------------------------------------------------- system prompt
 
 
-def system_prompt(instructions: str, provider: Provider, *, tools: bool, day: str | None = None) -> str:
+def system_prompt(
+    provider: Provider, *, instructions: str = "", tools: Sequence[ToolSpec] = (), context: str = "", day: str = ""
+) -> str:
     """The system prompt: always the same parts in the same order, so that its bytes stay the same over a session.
 
     Args:
-        instructions: The agent's own.
         provider: Whose model is to answer; its identity stands in the prompt.
-        tools: The agent has tools, so that steers can reach it.
-        day: ISO date; today's (UTC) if left out. The day, not the time: the prompt is cached by servers.
+        instructions: The agent's own.
+        tools: The agent's; what guides their use stands in the prompt.
+        context: What the working directory tells.
+        day: ISO date; today's if left out. The day, not the time: the prompt is cached by servers.
     """
-    day = day or datetime.now(UTC).date().isoformat()
-    parts = [identity(provider), f"Date: {day}", instructions.strip(), STEER_NOTE if tools else ""]
+    parts = [identity(provider), prompt_body(instructions, tools, context), f"Date: {day or today()}"]
     return "\n\n".join(part for part in parts if part)
+
+
+def prompt_body(instructions: str, tools: Sequence[ToolSpec], context: str) -> str:
+    """The system prompt without what depends on the model and the day. Steers reach an agent only if it has tools."""
+    lines = [f"- {tool.name}: {tool.guidance.strip()}" for tool in tools if tool.guidance.strip()]
+    guidance = "\n".join(["How to use the tools:", *lines]) if lines else ""
+    parts = [instructions.strip(), guidance, STEER_NOTE if tools else "", context.strip()]
+    return "\n\n".join(part for part in parts if part)
+
+
+def today() -> str:
+    """The day in UTC, as an ISO date."""
+    return datetime.now(UTC).date().isoformat()
+
+
+def told_day(system: str, history: Iterable[Message]) -> str:
+    """The last day that a conversation has been told, by its system prompt or with a prompt; empty if none was."""
+    found = [re.search(r"^Date: (\S+)\Z", text, re.MULTILINE) for text in (system, *(row.facts for row in history))]
+    return max((match[1] for match in found if match), default="")
+
+
+def facts(day: str, system: str, history: Iterable[Message]) -> str:
+    """What the user's message tells besides the user's words: the day, if it is another one than was told."""
+    told = told_day(system, history)
+    return f"Date: {day}" if told and day > told else ""
 
 
 def identity(provider: Provider) -> str:
@@ -76,7 +104,8 @@ class Wire:
         if message.origin == "steer" and self.messages:
             self.messages[-1] = fold(self.messages[-1], f"{STEER_OPEN}\n{message.text}\n{STEER_CLOSE}")
         else:
-            self.messages.append(clean(message))
+            sent = clean(message)
+            self.messages.append(fold(replace(sent, facts=""), sent.facts) if sent.facts else sent)
 
     def request(self, system: str, notice: str = "") -> tuple[Message, ...]:
         """The messages of one request.
@@ -213,7 +242,7 @@ def _merged(last: Message, row: Message) -> Message:
         content: Content = "\n\n".join(text for text in (last.content, row.content) if text)
     else:
         content = (*_parts(last.content), *_parts(row.content))
-    return replace(row, content=content, reasoning=row.reasoning or last.reasoning)
+    return replace(row, content=content, reasoning=row.reasoning or last.reasoning, facts=row.facts or last.facts)
 
 
 def _parts(content: Content) -> tuple[dict[str, object], ...]:

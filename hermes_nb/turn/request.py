@@ -10,6 +10,7 @@ from hermes_nb.policies.guard import RateGuard
 from hermes_nb.policies.guardrails import Guardrails
 from hermes_nb.policies.limits import BudgetNotice, Ceiling, Delegation, Grace, Refund
 from hermes_nb.policies.retry import Retry
+from hermes_nb.turn.prompting import today
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -61,6 +62,7 @@ class TurnRequest:
         chain: The providers, in the order in which they are asked.
         toolbox: What the model may call.
         instructions: The agent's own.
+        context: What the agent's working directory tells.
         agent: The agent's name.
         policies: Every decision.
         turn_id: A UUID in text form.
@@ -69,6 +71,7 @@ class TurnRequest:
         parent_turn_id: The turn whose tool this is, for a sub-agent.
         previous_turn_id: The turn before it in the conversation.
         replay_of: The turn that is being replayed or forked.
+        day: On which the turn is run, in UTC, as an ISO date.
         system: The system prompt that the conversation has used so far; built anew where there is none.
         sizes: What the conversation has taught about the size of requests.
         checkpoints: Saves files before tools change them.
@@ -92,6 +95,8 @@ class TurnRequest:
     parent_turn_id: str = ""
     previous_turn_id: str = ""
     replay_of: str = ""
+    context: str = ""
+    day: str = field(default_factory=today)
     system: str = ""
     checkpoints: Checkpoints | None = None
     disk: Callable[[], str] | None = field(default=None, repr=False)

@@ -18,7 +18,7 @@ from hermes_nb.policies.tokens import TokenMeter
 from hermes_nb.tools.saving import Saves
 from hermes_nb.tools.stored import READER
 from hermes_nb.turn.chain import Chain
-from hermes_nb.turn.prompting import NAMELESS, Wire, system_prompt, with_identity
+from hermes_nb.turn.prompting import NAMELESS, Wire, facts, system_prompt, with_identity
 from hermes_nb.turn.result import ExitReason, TurnResult
 from hermes_nb.vocabulary import events
 from hermes_nb.vocabulary.messages import Message, Usage
@@ -150,13 +150,10 @@ class TurnState:
         self.wire = Wire(request.history)
         self._call_ids = {call.id for message in request.history for call in message.tool_calls}
         self.shortened = any(message.role == "tool" and READER in message.text for message in request.history)
-        self.system = request.system or system_prompt(
-            request.instructions, self.chain.provider, tools=bool(request.toolbox.specs)
-        )
-        self.system = with_identity(self.system, self.chain.provider)
+        self.system = with_identity(request.system or self._own_system_prompt(), self.chain.provider)
         self.recorder.tell(events.SystemPrompt(self.system))
         self.tell_budget("grant", self.budget.view())
-        self.add(Message("user", request.prompt))
+        self.add(Message("user", request.prompt, facts=facts(request.day, self.system, self.history)))
 
     def hand_over(self) -> None:
         """Go on as another agent, if it is time."""
@@ -165,10 +162,20 @@ class TurnState:
             return
         self.request = request = replace(handover.request, handover=None)
         self.chain.become(request.chain)
-        self.system = system_prompt(request.instructions, self.chain.provider, tools=bool(request.toolbox.specs))
+        self.system = self._own_system_prompt()
         self.recorder.tell(events.SystemPrompt(self.system))
         if handover.edit is not None:
             self.replace_history(list(handover.edit(tuple(self.history))))
+
+    def _own_system_prompt(self) -> str:
+        request = self.request
+        return system_prompt(
+            self.chain.provider,
+            instructions=request.instructions,
+            tools=request.toolbox.specs,
+            context=request.context,
+            day=request.day,
+        )
 
     def add(self, message: Message) -> None:
         """Append a message to the history, and to what is sent."""

@@ -52,6 +52,8 @@ class Message:
         reasoning: Thinking text that came with an assistant message; sent back only where a server wants it.
         origin: Set on messages that the loop put in (a steer, a summary, a request to continue, a closing word).
         extra: Fields of one provider that must go back unchanged (signed thinking blocks, reasoning details).
+        facts: What the model is told behind the user's words, in what is sent only: what has changed since the system
+            prompt was made.
     """
 
     role: Role
@@ -62,6 +64,7 @@ class Message:
     reasoning: str = ""
     origin: Origin = ""
     extra: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    facts: str = ""
 
     @property
     def text(self) -> str:
@@ -71,7 +74,7 @@ class Message:
         return "\n".join(part["text"] for part in self.content if part.get("type") == "text")
 
     def as_dict(self) -> dict[str, Any]:
-        """The message in the OpenAI chat form, with `reasoning` and `origin` added where they are set."""
+        """The message in the OpenAI chat form, with `reasoning`, `origin` and `facts` added where they are set."""
         content = self.content if isinstance(self.content, str) else [dict(part) for part in self.content]
         out: dict[str, Any] = {"role": self.role, "content": content}
         if self.tool_calls:
@@ -81,7 +84,7 @@ class Message:
             ]
         if self.tool_call_id is not None:
             out["tool_call_id"] = self.tool_call_id
-        for key in ("name", "reasoning", "origin", "extra"):
+        for key in ("name", "reasoning", "origin", "extra", "facts"):
             if value := getattr(self, key):
                 out[key] = dict(value) if key == "extra" else value
         return out
@@ -107,6 +110,7 @@ class Message:
             reasoning=data.get("reasoning") or "",
             origin=data.get("origin") or "",
             extra=dict(data.get("extra") or {}),
+            facts=data.get("facts") or "",
         )
 
 
@@ -186,11 +190,19 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class ToolSpec:
-    """What a model is told of a tool: its name, what it does, and a JSON schema of its arguments."""
+    """What a model is told of a tool.
+
+    Attributes:
+        name: By which it is called.
+        description: What it does.
+        parameters: A JSON schema of its arguments.
+        guidance: When and how to use it; stands in the system prompt.
+    """
 
     name: str
     description: str
     parameters: Mapping[str, Any] = field(hash=False)
+    guidance: str = ""
 
 
 @dataclass(frozen=True, slots=True)
