@@ -11,6 +11,7 @@ import sys
 import textwrap
 import time
 
+import pandas as pd
 import pytest
 from jupyter_client.manager import start_new_kernel
 
@@ -76,16 +77,22 @@ def test_a_kill_at_any_moment_leaves_every_ended_span_on_disk(tmp_path):
             os.kill(child, signal.SIGKILL)
             told.update(line.strip() for line in iter(process.stdout.readline, "gone\n"))
             lines = path.read_text().splitlines()
-            written = set()
+            written, names = set(), []
             for line in lines:
                 try:
-                    written.add(json.loads(line)["resourceSpans"][0]["scopeSpans"][0]["spans"][0]["spanId"])
+                    (span,) = json.loads(line)["resourceSpans"][0]["scopeSpans"][0]["spans"]
                 except ValueError:
                     torn += 1
+                else:
+                    written.add(span["spanId"])
+                    names.append(span["name"])
             lost += len(told - written)
             ended += len(told)
-            turns = hn.load(path).turns_df()
-            assert list(turns["exit_reason"].isna()) == [True]
+            (turn,) = hn.load(path).turns_df().to_dict("records")
+            assert turn["is_running"]
+            assert pd.isna(turn["exit_reason"])
+            assert pd.isna(turn["end_time"])
+            assert turn["api_calls"] == sum(name.startswith("chat ") for name in names)
     finally:
         process.stdin.close()
         process.wait(10)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import sqlite3
 import struct
 import textwrap
 from contextlib import closing
+from pathlib import Path
 
 import pandas as pd
 import pyarrow as pa
@@ -19,6 +21,8 @@ from hermes_nb.traces import load, span_tree
 from hermes_nb.traces.catalogue import FRAMES
 from hermes_nb.traces.columns import to_pandas
 from tests.support.journeys import eventful_agent, plain_trace
+
+DATA = Path(__file__).parent.parent / "data" / "traces"
 
 # ---------------------------------------------------------------------------------------- the logbook
 
@@ -150,6 +154,25 @@ def test_a_session_of_hermes_agent_becomes_turns_chats_tools_and_messages(state_
     assert tools[["tool_name", "result"]].to_numpy().tolist() == [["terminal", "a.txt"]]
     assert traces.messages_df()["part_type"].tolist() == ["text", "tool_call", "tool_call_response", "text", "text"]
     assert "taken back" not in traces.messages_df()["content"].tolist()
+
+
+def test_a_session_that_hermes_agent_itself_wrote_becomes_two_turns(tmp_path):
+    path = tmp_path / "state.db"
+    path.write_bytes(gzip.decompress((DATA / "hermes" / "state.db.gz").read_bytes()))
+    traces = load(path, content=True)
+    turns, chats, (tool,) = traces.turns_df(), traces.chats_df(), traces.tool_calls_df().to_dict("records")
+
+    assert traces.report.skipped == {}
+    assert dict(traces.report.files[0].rows) == {"spans": 6, "messages": 6}
+    assert turns["user_message"].tolist() == ["How many people live in Lyon?", "And twice that?"]
+    assert turns["final_response"].tolist() == ["522,000 people live in Lyon.", "1,044,000."]
+    assert turns["completed"].tolist() == [True, True]
+    assert turns["api_calls"].tolist() == [2, 1]
+    assert chats["finish_reason"].tolist() == ["tool_calls", "stop", "stop"]
+    assert chats["request_model"].tolist() == ["m"] * 3
+    assert (tool["tool_name"], json.loads(tool["arguments_json"])) == ("population", {"city": "Lyon"})
+    assert json.loads(tool["result"]) == {"people": 522_000}
+    assert tool["tool_call_id"] in traces.messages_df()["tool_call_id"].tolist()
 
 
 def test_sessions_of_hermes_agent_can_be_chosen(state_db):

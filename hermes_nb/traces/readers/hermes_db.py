@@ -124,7 +124,8 @@ class _Turn:
                 },
             )
         elif message["role"] == "tool":
-            name = message.get("tool_name") or self._asked(message)
+            asked = self._asked(message)
+            name = message.get("tool_name") or asked.get("name")
             yield self._span(
                 f"tool {place}",
                 f"execute_tool {name or ''}".rstrip(),
@@ -134,16 +135,17 @@ class _Turn:
                     "gen_ai.operation.name": "execute_tool",
                     "gen_ai.tool.name": name,
                     "gen_ai.tool.call.id": message.get("tool_call_id"),
+                    "gen_ai.tool.call.arguments": asked.get("arguments"),
                     "gen_ai.tool.call.result": str(message["content"] or ""),
                 },
             )
 
-    def _asked(self, message: Record) -> str | None:
-        """The name of the tool that a result answers."""
+    def _asked(self, message: Record) -> Record:
+        """Name and arguments of the call that a result answers."""
         calls = (call for each in self._messages for call in _calls(each))
         found = (call for call in calls if call.get("id") == message.get("tool_call_id"))
         function = next(found, {}).get("function")
-        return function.get("name") if isinstance(function, dict) else None
+        return function if isinstance(function, dict) else {}
 
     def _parts(self, place: int, message: Record) -> Iterator[Row]:
         given = {**message, "content": _content(message["content"]), "tool_calls": _calls(message)}

@@ -127,24 +127,92 @@ def test_sql_reads_a_file_with_a_torn_last_line(tmp_path):
 # ------------------------------------------------------------------------------------------ collector
 
 
+def collector():
+    return yaml.safe_load((FOLDER / "collector" / "config.yaml").read_text())
+
+
 def test_the_collectors_pipelines_use_what_is_configured_and_nothing_else():
-    config = yaml.safe_load((FOLDER / "collector" / "config.yaml").read_text())
+    config = collector()
     for section in ("receivers", "processors", "exporters"):
         used = {name for pipeline in config["service"]["pipelines"].values() for name in pipeline[section]}
         assert used == set(config[section]), section
 
 
 def test_the_collector_takes_out_all_that_was_said():
-    config = yaml.safe_load((FOLDER / "collector" / "config.yaml").read_text())
-    deleted = {action["key"] for action in config["processors"]["attributes/no_content"]["actions"]}
+    statements = collector()["processors"]["transform/no_content"]["trace_statements"]
+    found = [
+        re.fullmatch(r'delete_key\((span|spanevent)\.attributes, "([\w.]+)"\)', each).groups() for each in statements
+    ]
 
     on_span_events = {s.HERMES_STEER_TEXT}
-    assert deleted == s.CONTENT - on_span_events
+    assert {key for where, key in found if where == "span"} == s.CONTENT - on_span_events
+    assert {key for where, key in found if where == "spanevent"} == on_span_events
+
+
+SETTINGS = {
+    "otlp": {"protocols": {"http": {"endpoint": str}, "grpc": {"endpoint": str}}},
+    "memory_limiter": {"check_interval": str, "limit_mib": int},
+    "batch": {"timeout": str},
+    "transform": {"error_mode": {"propagate", "ignore", "silent"}, "trace_statements": [str]},
+    "tail_sampling": {
+        "decision_wait": str,
+        "policies": [
+            {
+                "name": str,
+                "type": {"status_code", "numeric_attribute", "probabilistic"},
+                "status_code": {"status_codes": [{"OK", "ERROR", "UNSET"}]},
+                "numeric_attribute": {"key": str, "min_value": int, "max_value": int},
+                "probabilistic": {"sampling_percentage": int},
+            }
+        ],
+    },
+    "otlphttp": {"traces_endpoint": str, "headers": dict},
+    "prometheus": {"endpoint": str},
+    "file": {"path": str, "format": {"json", "proto"}},
+}
+"""Settings that the components of the collector take, as their `config.go` and their documentation have them.
+
+The collector refuses to start with a key that it does not know.
+"""
+
+
+def test_the_collector_is_given_only_settings_that_its_components_have():
+    config = collector()
+    parts = {**config["receivers"], **config["processors"], **config["exporters"]}
+
+    for name, given in parts.items():
+        _check(given, SETTINGS[name.partition("/")[0]], name)
+    for policy in config["processors"]["tail_sampling"]["policies"]:
+        assert set(policy) == {"name", "type", policy["type"]}
+
+
+def _check(given, allowed, where):
+    if isinstance(allowed, dict):
+        assert set(given) <= set(allowed), where
+        for key, value in given.items():
+            _check(value, allowed[key], f"{where}.{key}")
+    elif isinstance(allowed, list):
+        for each in given:
+            _check(each, allowed[0], where)
+    elif isinstance(allowed, set):
+        assert given in allowed, where
+    else:
+        assert type(given) is allowed, where
+
+
+def test_the_collector_filters_on_attributes_that_are_declared():
+    keys = [
+        p["numeric_attribute"]["key"]
+        for p in collector()["processors"]["tail_sampling"]["policies"]
+        if "numeric_attribute" in p
+    ]
+
+    assert keys
+    assert all(contract.attributes()[key]["type"] == "int" for key in keys)
 
 
 def test_the_collector_listens_to_this_machine_alone_where_a_capture_sends():
-    config = yaml.safe_load((FOLDER / "collector" / "config.yaml").read_text())
-    protocols = config["receivers"]["otlp"]["protocols"]
+    protocols = collector()["receivers"]["otlp"]["protocols"]
 
     assert all(given["endpoint"].startswith("127.0.0.1:") for given in protocols.values())
     assert protocols["http"]["endpoint"].endswith(":4318")
