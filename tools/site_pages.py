@@ -65,7 +65,7 @@ def recovery() -> str:
     rows = []
     for reason, steps in RECOVERY.items():
         told = [words[step.name].rstrip(".").lower() for step in steps]
-        last = "the turn ends" if Step.COMPRESS in steps else "the next provider of the chain"
+        last = "the next provider of the chain" + " that may have a larger window" * (Step.COMPRESS in steps)
         rows.append((f"`{reason}`", "; else ".join([*told, last])))
     return table(("reason", "what is tried, in this order"), rows)
 

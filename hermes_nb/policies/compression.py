@@ -41,6 +41,7 @@ class CompressionState:
     Attributes:
         passes: Compressions in this turn.
         window: Tokens that a server stated as its limit; only a statement lowers the window, never a guess.
+        stated_by: The place in the chain of the provider whose server that was.
         ratio: Tokens as the server counts them, for one of the estimate.
         awaiting_usage: A compression was made, and no server has counted the result yet.
         ineffective: Compressions in a row that did not help; only a real prompt below the threshold clears it.
@@ -49,6 +50,7 @@ class CompressionState:
 
     passes: int = 0
     window: int | None = None
+    stated_by: int = 0
     ratio: float = 1.0
     awaiting_usage: bool = False
     ineffective: int = 0
@@ -58,10 +60,10 @@ class CompressionState:
         """A new turn has its passes anew; what was learnt stays."""
         self.passes = 0
 
-    def learn_window(self, stated: int | None, current: int | None) -> None:
-        """Take over a limit that a server stated, if it is lower than what was believed."""
+    def learn_window(self, stated: int | None, current: int | None, place: int = 0) -> None:
+        """Take over a limit that the server at a place in the chain stated, if it is lower than what was believed."""
         if stated is not None and stated >= _SMALLEST_WINDOW and stated < (current or math.inf):
-            self.window = stated
+            self.window, self.stated_by = stated, place
 
     def observe(self, prompt_tokens: int | None, estimate: int, threshold: float) -> None:
         """Compare a reply's real prompt size with the estimate of that same request.
@@ -168,10 +170,17 @@ class Compression:
 
     # ------------------------------------------------------------------------------------- when
 
-    def window(self, state: CompressionState, provider_window: int | None) -> int | None:
-        """The window in force: the configured one, else the provider's; never above what a server stated."""
+    def window(self, state: CompressionState, provider_window: int | None, place: int = 0) -> int | None:
+        """The window in force: the configured one, else the provider's; never above what its server stated.
+
+        Args:
+            state: What is known.
+            provider_window: Tokens, as the provider says; None if it does not.
+            place: The provider's place in the chain.
+        """
         configured = self.context_window or provider_window
-        return min(filter(None, (configured, state.window)), default=None)
+        stated = state.window if state.stated_by == place else None
+        return min(filter(None, (configured, stated)), default=None)
 
     def tokens(self, window: int | None, reserved: int = 0) -> float:
         """The number of tokens at which a compression is due; infinite if the window is not known.

@@ -28,9 +28,10 @@ class ModelUnavailable(Exception):
 class Overflow(Exception):
     """The request was too large for the provider; never leaves the turn."""
 
-    def __init__(self, failure: Failure) -> None:
+    def __init__(self, failure: Failure, failed_chat: int = 0) -> None:
         super().__init__(str(failure))
         self.failure = failure
+        self.failed_chat = failed_chat
 
 
 async def ask_chain(state: TurnState, question: Question) -> Reply:
@@ -52,7 +53,7 @@ async def ask_chain(state: TurnState, question: Question) -> Reply:
                     failure = error.failure
                     _fail(chat, failure)
         if failure.reason in OVERFLOWS:
-            raise Overflow(failure)
+            raise Overflow(failure, failed_chat)
         if not fall_back(state, failure, failed_chat):
             raise ModelUnavailable(failure)
 
@@ -73,7 +74,7 @@ async def ask_aside(state: TurnState, question: Question) -> Reply:
 
 def fall_back(state: TurnState, failure: Failure, failed_chat: int = 0) -> bool:
     """Switch to the next provider of the chain; False when there is none. Entries that cannot help are skipped."""
-    left = state.chain.provider
+    left, full = state.chain.provider, window(state)
     state.given_up.add(left.identity)
     if failure.reason in LIMITS and state.chain.left:
         _cool_down(state, left.identity, failure)
@@ -87,12 +88,25 @@ def fall_back(state: TurnState, failure: Failure, failed_chat: int = 0) -> bool:
                 return False
             fallback.to_provider, fallback.to_model = provider.name, provider.model
             fallback.chain_left = state.chain.left
-            fallback.outcome = "skipped" if provider.identity in state.given_up else "activated"
+            fallback.outcome = "skipped" if _cannot_help(state, failure, full) else "activated"
         if fallback.outcome == "activated":
             state.counts.fallbacks += 1
             state.switch_identity()
             return True
     return False
+
+
+def _cannot_help(state: TurnState, failure: Failure, full: int | None) -> bool:
+    """Whether the provider that would be asked now has failed in this turn, or has no more room than the `full` one."""
+    room = window(state)
+    small = failure.reason is FailureReason.CONTEXT_OVERFLOW and room is not None and full is not None and room <= full
+    return small or state.chain.provider.identity in state.given_up
+
+
+def window(state: TurnState) -> int | None:
+    """Tokens that the provider in use can read, as far as that is known."""
+    policy, chain = state.request.policies.compression, state.chain
+    return policy.window(state.sizes, chain.provider.context_window, chain.position)
 
 
 # --------------------------------------------------------------------------------------- the rate guard

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from hermes_nb.turn.asking import OVERFLOWS, ModelUnavailable, Overflow, ask_aside
+from hermes_nb.turn.asking import OVERFLOWS, ModelUnavailable, Overflow, ask_aside, window
 from hermes_nb.turn.attempts import Question
 from hermes_nb.turn.compressing import Room, compress
 from hermes_nb.vocabulary import events
@@ -33,34 +33,27 @@ async def make_room(state: TurnState, iteration: events.Iteration) -> bool:
     return await _shrink(state, iteration, trigger) and not state.in_grace
 
 
-async def make_room_after(state: TurnState, iteration: events.Iteration, failure: Failure) -> None:
-    """Compress the history because a server refused it; the iteration is given back.
-
-    Raises:
-        ModelUnavailable: It cannot be made smaller.
-    """
+async def make_room_after(state: TurnState, iteration: events.Iteration, failure: Failure) -> bool:
+    """Compress the history because a server refused it; the iteration is given back. False where nothing helps."""
+    state.sizes.learn_window(failure.limit, window(state), state.chain.position)
     policy = state.request.policies.compression
-    if state.parts:
-        raise ModelUnavailable(failure)
-    state.sizes.learn_window(failure.limit, policy.window(state.sizes, state.chain.provider.context_window))
-    while policy.may_after_overflow(state.sizes):
+    while not state.parts and policy.may_after_overflow(state.sizes):
         if await _shrink(state, iteration, "overflow"):
-            return
-    iteration.outcome, iteration.error_type = "failed", failure.error_type or failure.reason.value
-    raise ModelUnavailable(failure)
+            return True
+    return False
 
 
 def measure(state: TurnState, *, overflow: bool = False) -> Room:
     """How large the next request is, and how large it may become."""
     policy, provider = state.request.policies.compression, state.chain.provider
-    window = policy.window(state.sizes, provider.context_window)
+    tokens = window(state)
     reserved = provider.parameters.get("max_tokens")
-    threshold = policy.tokens(window, reserved if isinstance(reserved, int) else 0)
+    threshold = policy.tokens(tokens, reserved if isinstance(reserved, int) else 0)
     overhead = state.meter.overhead(state.system, state.tools)
     state.estimate = overhead + state.meter.messages(state.history)
     goal = policy.goal(state.sizes, state.estimate, threshold, overflow=overflow)
     state.threshold = threshold
-    return Room(window, threshold, overhead, goal)
+    return Room(tokens, threshold, overhead, goal)
 
 
 async def _shrink(state: TurnState, iteration: events.Iteration, trigger: events.CompressionTrigger) -> bool:

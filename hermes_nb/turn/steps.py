@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hermes_nb.tools.context import ToolContext
-from hermes_nb.turn.asking import ModelUnavailable, Overflow, ask_chain
+from hermes_nb.turn.asking import ModelUnavailable, Overflow, ask_chain, fall_back
 from hermes_nb.turn.attempts import Question
 from hermes_nb.turn.inbox import Interrupted
 from hermes_nb.turn.result import ExitReason
@@ -100,6 +100,8 @@ def take_steering(state: TurnState) -> None:
 
 async def ask_model(state: TurnState, iteration: events.Iteration) -> Reply | None:
     """The model's reply; None when the history had to be made smaller first, and the iteration was given back."""
+    if state.in_grace:
+        state.tell_budget("grace_used", state.budget.mark())
     try:
         while True:
             state.doing = "api_call"
@@ -108,9 +110,11 @@ async def ask_model(state: TurnState, iteration: events.Iteration) -> Reply | No
                     _ask_in_grace(state) if state.in_grace else ask_chain(state, Question(_budget_notice(state)))
                 )
             except Overflow as overflow:
-                await make_room_after(state, iteration, overflow.failure)
-                if not state.in_grace:
-                    return None
+                if await make_room_after(state, iteration, overflow.failure):
+                    if not state.in_grace:
+                        return None
+                elif not fall_back(state, overflow.failure, overflow.failed_chat):
+                    raise ModelUnavailable(overflow.failure) from None
     except ModelUnavailable as error:
         iteration.outcome, iteration.error_type = "failed", error.failure.error_type or error.failure.reason.value
         raise
@@ -126,7 +130,6 @@ def _budget_notice(state: TurnState) -> str:
 
 async def _ask_in_grace(state: TurnState) -> Reply:
     """The grace call, and if it brings no text, one request for a summary."""
-    state.tell_budget("grace_used", state.budget.mark())
     notice = state.request.policies.grace.notice
     reply = await ask_chain(state, Question(notice, tools=False, lenient=True))
     if reply.text.strip():
