@@ -10,7 +10,7 @@ BIN    := .venv/bin
 RUN    := $(BIN)/python
 
 .DEFAULT_GOAL := help
-.PHONY: help demo lab model test check docs bench interop differential chromium build clean
+.PHONY: help demo lab model test check docs bench interop differential matrix chromium build clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -64,6 +64,9 @@ interop: .venv/dev.stamp  ## real turns through the servers of other tools
 differential: .venv/dev.stamp  ## the same scripts through the original, in an environment of its own
 	@$(RUN) tools/differential.py
 
+matrix: .venv/pip.stamp  ## the tests with every Python on this machine, and with the oldest dependencies
+	@$(RUN) tools/matrix.py
+
 chromium: .venv/dev.stamp  ## a browser for the panel's tests, from Debian's packages
 	@$(RUN) tools/chromium.py
 
@@ -72,4 +75,4 @@ build: .venv/dev.stamp  ## sdist and wheel into dist/
 	@$(BIN)/twine check --strict dist/*
 
 clean:  ## remove the environment and everything that was built (the model stays in the user cache)
-	rm -rf .venv dist site build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .venv .matrix dist site build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -117,6 +117,7 @@ def test_a_ceiling_on_money_uses_the_price_function_and_a_broken_one_does_not_br
 
 
 def test_the_list_prices_of_known_models():
+    pytest.importorskip("genai_prices")
     from hermes_nb import price
 
     assert price("openai", "gpt-4o", hn.Usage(1_000_000, 0)) == pytest.approx(2.5, rel=0.9)
