@@ -73,6 +73,7 @@ DONE = ("All three failures have one cause: `consume()` compares with `>=` befor
 ASIDE = ("The failing test points at `budget.py`: the counter is compared before the grace call is granted. "
          "So a turn that has one iteration left loses it when a refund comes in between. " * 4,)
 LIMITED = Failure(FailureReason.RATE_LIMIT, "slow down", retry_after=30, status=429)
+LIMITED_SHORTLY = Failure(FailureReason.RATE_LIMIT, "slow down", retry_after=1, status=429)
 UNPAID = Failure(FailureReason.BILLING, "no credit left", status=402)
 CEILING = hn.Ceiling(seconds=120, price=lambda provider, model, usage: usage.total_tokens * 4e-6)
 
@@ -114,7 +115,10 @@ SHOTS = {
     "fallback": Shot("agent(*LOOK, UNPAID, backup=[READ, ASIDE])", 8.0),
     "interrupted": Shot("agent(*LOOK, READ, ASIDE)", 8.0, press="Interrupt"),
     "budget": Shot("agent(*LOOK, READ, DONE, budget=3)", 9.0),
-    "narrow": Shot("agent(*LOOK, READ, ASIDE)", 7.5, width=480),
+    "narrow": Shot("agent(*LOOK, READ, ASIDE)", 7.5, width=500),
+    "wide": Shot("agent(*LOOK, READ, ASIDE)", 7.5, width=1800),
+    "frozen": Shot("agent(*LOOK, READ, LIMITED_SHORTLY, DONE)", 11.0),
+    "frozen_dark": Shot("agent(*LOOK, READ, LIMITED_SHORTLY, DONE)", 11.0, "JupyterLab Dark"),
     "dark": Shot("agent(*LOOK, READ, ASIDE)", 7.0, "JupyterLab Dark", steer="Check the retry path too, please."),
     "contrast": Shot("agent(*LOOK, READ, ASIDE)", 7.5, "JupyterLab Dark High Contrast"),
 }

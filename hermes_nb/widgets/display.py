@@ -13,7 +13,7 @@ from IPython.display import display
 
 from hermes_nb.widgets.monitor import Snapshot
 from hermes_nb.widgets.painter import painter
-from hermes_nb.widgets.parts import Answering, Facts, Limits
+from hermes_nb.widgets.parts import Answering, Facts
 from hermes_nb.widgets.record import HEIGHT, html
 from hermes_nb.widgets.stopping import idle_stop
 from hermes_nb.widgets.text import plain
@@ -49,18 +49,9 @@ def show(run: Run) -> None:
 
 def before(run: Run) -> Snapshot:
     """What is known of a run before its first event."""
-    policies, ceiling = run.agent.policies, run.agent.policies.ceiling
-    limits = Limits(ceiling.tokens, ceiling.seconds, ceiling.cost_usd)
-    known = {f"{p.name}:{p.model}": policies.compression.context_window or p.context_window for p in run.agent.models}
-    windows = {name: tokens for name, tokens in known.items() if tokens}
     first = run.agent.models[0]
-    return Snapshot(
-        run.turn_id,
-        Facts(run.agent.name, provider=first.name, model=first.model),
-        limits,
-        windows,
-        Answering(first.name, first.model),
-    ).with_budget(run.budget.view())
+    facts = Facts(run.agent.name, provider=first.name, model=first.model)
+    return Snapshot(run.turn_id, facts, model=Answering(first.name, first.model)).with_budget(run.budget.view())
 
 
 def snapshot_of(run: Run) -> Snapshot:

@@ -11,6 +11,10 @@ if TYPE_CHECKING:
     from hermes_nb.widgets.monitor import Snapshot
 
 
+TIGHT = 0.9
+"""The fraction of a limit from which on a gauge warns."""
+
+
 @dataclass(frozen=True, slots=True)
 class Gauge:
     """A number with what it is measured against.
@@ -24,6 +28,7 @@ class Gauge:
         notes: What must be known besides.
         cells: For iterations: how many cells the bar has; 0 for a plain bar.
         filled: Cells used, those given back, and whether there is one more for the grace call.
+        tight: The fraction from which on the bar warns; None for never.
     """
 
     id: str
@@ -34,6 +39,8 @@ class Gauge:
     notes: tuple[str, ...] = ()
     cells: int = 0
     filled: tuple[int, int, bool] = (0, 0, False)
+
+    tight: float | None = TIGHT
 
     def as_dict(self) -> dict[str, Any]:
         """The gauge as the browser is told of it."""
@@ -61,6 +68,7 @@ def _iterations(snapshot: Snapshot) -> Gauge:
         "iterations", "Iterations", str(budget.used), f"of {budget.limit}",
         budget.used / budget.limit if budget.limit else None, tuple(notes),
         budget.limit if budget.limit <= CELLS else 0, (budget.used, budget.refunded, bool(budget.grace)),
+        tight=None,  # a budget is there to be used
     )  # fmt: skip
 
 

@@ -37,6 +37,7 @@ class Limits:
     tokens: int | None = None
     seconds: float | None = None
     cost_usd: float | None = None
+    compressions: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

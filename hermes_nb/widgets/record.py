@@ -28,14 +28,18 @@ SIZE = 100_000
 _TEXT = 4_000
 _AROUND = 260  # characters of HTML around the texts of a row
 _SHORT = 60
+_STEPS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 86400)  # seconds
+_TICKS = 8
 _NARROW = 0.5  # percent of the timeline, below which neighbouring bars are drawn as one
+_GAP = 1  # percent between two cells of the budget
+_EMPTY = "background:rgba(128,128,128,0.3);"
 _NOWRAP = "white-space:nowrap;"
 _LINE = "1px solid rgba(128,128,128,0.35)"
 _MUTED = "opacity:0.75;"
-_TABLE = "width:100%;border-collapse:collapse;border:none;margin:0;table-layout:fixed;font-size:13px;"
+_TABLE = "width:100%;border-collapse:collapse;border:none;table-layout:fixed;font-size:13px;"
 _ROW = "background:none;border:none;"
-_GUTTER = "opacity:0.75;padding:2px 10px 2px 0;text-align:right;vertical-align:top;"
-_BODY = "padding:2px 0;text-align:left;vertical-align:top;white-space:pre-wrap;overflow-wrap:anywhere;"
+_GUTTER = "opacity:0.75;padding:2px 10px 2px 0;text-align:right;vertical-align:baseline;font-size:12px;"
+_BODY = "padding:2px 0;text-align:left;vertical-align:baseline;white-space:pre-wrap;overflow-wrap:anywhere;"
 TINTS = {
     "model": "#3b7fc4",
     "tools": "#3a9060",
@@ -47,6 +51,12 @@ TINTS = {
 }
 """One tint for each meaning: at least 3:1 on white and on near-black."""
 
+_CELLS = {
+    "used": f"background:{TINTS['model']};",
+    "refunded": f"box-sizing:border-box;border:1px solid {TINTS['compression']};",
+    "free": _EMPTY,
+    "grace": f"background:{TINTS['waits']};",
+}
 _TONES = {"running": TINTS["model"], "waiting": TINTS["waits"], "done": TINTS["tools"],
           "stopped": TINTS["waits"], "failed": TINTS["failed"]}  # fmt: skip
 
@@ -83,30 +93,60 @@ def _text(text: str) -> str:
 
 def _head(snapshot: Snapshot, now: int) -> str:
     status = words.status(snapshot)
-    dot = _tag("span", f"color:{_TONES.get(status.tone, TINTS['stopped'])};", "&#9679;")
+    tint = _TONES.get(status.tone, TINTS["stopped"])
+    dot = _tag("span", f"color:{tint};", "&#9679;")
+    pill = f"border:1px solid {tint};border-radius:99px;padding:1px 10px;font-size:12px;"
     who, remark = words.answering(snapshot)
     name = _tag("b", "", _text(snapshot.turn.agent or "agent"))
-    behind = _tag("span", _MUTED, " &middot; ", _text(f"{who}{'; ' + remark if remark else ''}"))
-    first = _tag("div", "", dot, " ", _tag("b", "", _text(status.word)), " &nbsp; ", name, behind)
-    second = _tag("div", "margin-top:2px;", _text(words.phase(snapshot).at(now)))
-    return _tag("div", f"padding:10px 14px;border-bottom:{_LINE};", first, second)
+    behind = _tag("span", _MUTED, _text(f"{who}{'; ' + remark if remark else ''}"))
+    left = _tag(
+        "td",
+        "text-align:left;padding:0;border:none;",
+        _tag("span", pill, dot, " ", _tag("b", "", _text(status.word))),
+        " ",
+    )
+    right = _tag("td", "text-align:right;padding:0;border:none;", name, " &nbsp;", behind, " ")
+    first = _tag("table", f"{_TABLE}margin:0;", _tag("tr", _ROW, left, right))
+    second = _tag("div", "margin-top:6px;", _text(words.phase(snapshot).at(now)))
+    return _tag("div", f"padding:9px 14px;border-bottom:{_LINE};", first, second)
 
 
 def _gauges(shown: list[Gauge]) -> str:
-    cells = [_tag("td", "text-align:left;vertical-align:top;padding:8px 14px;border:none;", _gauge(g)) for g in shown]
-    return _tag("table", f"{_TABLE}border-bottom:{_LINE};", _tag("tr", _ROW, *cells))
+    """A row of a table, whose cells go on below where it is narrow."""
+    row = _tag("tr", f"{_ROW}display:flex;flex-wrap:wrap;", *map(_gauge, shown))
+    style = f"display:block;width:100%;margin:0;border:none;border-bottom:{_LINE};font-size:13px;"
+    return _tag("table", style, _tag("tbody", "display:block;overflow:hidden;", row))
 
 
 def _gauge(gauge: Gauge) -> str:
     label = _tag("div", f"{_MUTED}font-size:12px;", _text(gauge.label), " ")
-    of = _tag("span", "font-size:12px;", _text(gauge.of))
-    value = _tag("div", "", _tag("b", "font-size:17px;", _text(gauge.value)), " ", of, " ")
-    bar = ""
-    if gauge.fraction is not None:
-        inner = f"height:5px;border-radius:3px;background:{TINTS['model']};width:{min(1.0, gauge.fraction):.1%};"
-        bar = _tag("div", "height:5px;border-radius:3px;background:rgba(128,128,128,0.3);", _tag("div", inner))
-    notes = _tag("div", f"{_MUTED}font-size:12px;", _text(", ".join(gauge.notes))) if gauge.notes else ""
-    return label + value + bar + notes
+    of = _tag("span", f"{_MUTED}font-size:12px;", _text(gauge.of))
+    value = _tag("div", "", _tag("b", "font-size:18px;", _text(gauge.value)), " ", of, " ")
+    bar = _tag("div", "position:relative;height:5px;margin:5px 0 4px 0;", *_fill(gauge))
+    notes = _tag("div", f"{_MUTED}font-size:12px;", _text(", ".join(gauge.notes)))
+    place = "display:block;flex:1 1 90px;box-sizing:border-box;min-width:112px;"
+    lines = f"border:none;border-left:{_LINE};border-top:{_LINE};margin:-1px 0 0 -1px;"  # those at the edges are hidden
+    style = f"{place}{lines}text-align:left;padding:8px 14px 7px 14px;"
+    return _tag("td", style, label, value, bar, notes)
+
+
+def _fill(gauge: Gauge) -> list[str]:
+    """What is used of a limit; for a small budget with one cell for each iteration, the grace call's apart."""
+    if gauge.fraction is None:
+        return []
+    if gauge.cells:
+        used, refunded, grace = gauge.filled
+        kinds = ["used"] * used + ["refunded"] * refunded
+        kinds = [*kinds[: gauge.cells], *["free"] * (gauge.cells - len(kinds)), *["grace"] * grace]
+        share = 100 / len(kinds)
+        return [_piece(share * place, share - _GAP, _CELLS[kind]) for place, kind in enumerate(kinds)]
+    tint = TINTS["waits" if gauge.tight is not None and gauge.fraction >= gauge.tight else "model"]
+    return [_piece(0, 100, _EMPTY), _piece(0, 100 * min(1.0, gauge.fraction), f"background:{tint};")]
+
+
+def _piece(left: float, width: float, style: str) -> str:
+    place = f"position:absolute;left:{left:.2f}%;width:{width:.2f}%;height:5px;border-radius:3px;"
+    return _tag("div", f"{place}{style}")
 
 
 # ------------------------------------------------------------------------------------------ timeline
@@ -121,12 +161,25 @@ def _timeline(snapshot: Snapshot, now: int) -> str:
     rows = []
     for total in totals:
         lane = [bar for bar in bars if bar.lane == total.lane]
-        label = _tag("td", f"{_MUTED}width:64px;text-align:left;padding:1px 0;border:none;", LANES[total.lane], " ")
+        label = _tag("td", f"{_MUTED}width:72px;text-align:left;padding:1px 0;border:none;", LANES[total.lane], " ")
         track = _tag("td", "padding:1px 0;border:none;", _lane(lane, start, end, now))
         said = f"{total.bars} in {words.seconds(total.seconds)}"
-        amount = _tag("td", f"{_MUTED}{_NOWRAP}width:110px;text-align:right;padding:1px 0;border:none;", said)
+        amount = _tag("td", f"{_MUTED}{_NOWRAP}width:92px;text-align:right;padding:1px 0;border:none;", said)
         rows.append(_tag("tr", _ROW, label, track, amount))
-    return _tag("div", f"padding:8px 14px;border-bottom:{_LINE};", _tag("table", _TABLE, *rows))
+    empty = _tag("td", "padding:0;border:none;")
+    axis = _tag("td", "padding:0;border:none;", _axis((end - start) / words.NANO))
+    rows.append(_tag("tr", _ROW, empty, axis, empty))
+    return _tag("div", f"padding:9px 14px 5px 14px;border-bottom:{_LINE};", _tag("table", f"{_TABLE}margin:0;", *rows))
+
+
+def _axis(span: float) -> str:
+    """Where the seconds are, as round numbers."""
+    step = next((step for step in _STEPS if span / step <= _TICKS), _STEPS[-1])
+    ticks = []
+    for number in range(int(span / step) + 1):
+        style = f"position:absolute;left:{100 * number * step / span:.2f}%;font-size:11px;{_NOWRAP}{_MUTED}"
+        ticks.append(_tag("span", style, words.duration(number * step), " "))
+    return _tag("div", "position:relative;height:16px;", *ticks)
 
 
 def _lane(bars: list[Bar], start: int, end: int, now: int) -> str:
@@ -190,8 +243,8 @@ def _sections(rows: list[Row]) -> tuple[list[str], int]:
 
 
 def _rows(rows: list[Row]) -> str:
-    columns = '<colgroup><col width="74"><col></colgroup>'
-    return _tag("table", _TABLE, columns, *map(_row, rows))
+    columns = '<colgroup><col width="72"><col><col width="84"></colgroup>'
+    return _tag("table", f"{_TABLE}margin:0 0 6px 0;", columns, *map(_row, rows))
 
 
 _LABELS = {"prompt": "prompt", "user": "user", "assistant": "assistant", "tool": "tool", "steer": "steer", "note": ""}
@@ -200,31 +253,33 @@ _LABELS = {"prompt": "prompt", "user": "user", "assistant": "assistant", "tool":
 def _row(row: Row) -> str:
     if row.kind == "iteration":
         said = _text(f"{row.title}{' (' + row.detail + ')' if row.detail else ''}")
-        heading = f"{_MUTED}text-align:left;padding:6px 0 2px 0;"
-        return _tag("tr", _ROW, _tag("td", heading, said, attributes=' colspan="2"'))
+        heading = f"{_MUTED}text-align:left;padding:5px 0 3px 0;font-size:12px;border:none;border-top:{_LINE};"
+        return _tag("tr", _ROW, _tag("td", heading, said, attributes=' colspan="3"'))
     label = _tag("td", _GUTTER, _LABELS.get(row.kind, row.kind), " ")
-    return _tag("tr", _ROW, label, _tag("td", _BODY, *_body(row), attributes=' dir="auto"'))
+    if row.kind != "tool":
+        return _tag("tr", _ROW, label, _tag("td", _BODY, *_body(row), attributes=' dir="auto" colspan="2"'))
+    return _tag("tr", _ROW, label, _tag("td", _BODY, *_body(row), attributes=' dir="auto"'), _state(row))
+
+
+def _state(row: Row) -> str:
+    """How it stands with a tool call."""
+    tint = f"color:{TINTS['failed']};" if row.tone in ("error", "timeout") else _MUTED
+    style = "text-align:right;vertical-align:baseline;padding:2px 0;border:none;font-size:12px;"
+    return _tag("td", style, " ", _tag("span", tint, _text(words.tool_state(row))))
 
 
 def _body(row: Row) -> list[str]:
     """The pieces of a row; line breaks between them are kept by its style, and spaces without it."""
     text, detail = safe.bounded(row.text, _TEXT), safe.bounded(row.detail, _TEXT)
     if row.kind == "tool":
-        return _tool(row, text, detail)
+        call = _tag("samp", "", _tag("b", "", _text(row.title)), " ", _text(detail))
+        return [call, "\n" if text else "", _tag("samp", _MUTED, _text(text)) if text else ""]
     if row.kind == "assistant":
         return [_folded("thinking", detail) if detail else "", prose(text)]
     if row.kind == "steer":
         return [_tag("i", "", _text(text)), _muted(f" ({detail})") if detail else ""]
     said = _muted(text) if row.kind == "note" else _text(text)
     return [said, _folded("more", detail) if detail else ""]
-
-
-def _tool(row: Row, text: str, detail: str) -> list[str]:
-    call = _tag("samp", "", _tag("b", "", _text(row.title)), " ", _text(detail))
-    state = words.tool_state(row)
-    failed = row.tone in ("error", "timeout")
-    said = _tag("span", f"color:{TINTS['failed']};", _text(state)) if failed else _muted(state)
-    return [call, " ", said if state else "", "\n" if text else "", _tag("samp", _MUTED, _text(text)) if text else ""]
 
 
 def _muted(text: str) -> str:

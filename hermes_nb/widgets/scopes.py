@@ -85,26 +85,29 @@ def turn_started(snapshot: Snapshot, event: Event) -> Snapshot:
         snapshot.budget, limit=what.budget_limit, remaining=what.budget_limit
     )  # fmt: skip
     settings = what.settings if isinstance(what.settings, Mapping) else {}
+    windows = _windows(settings)
     return replace(
         snapshot,
         turn=facts,
         model=Answering(facts.provider, facts.model),
         budget=budget,
-        limits=_limits(settings, snapshot.limits),
-        context=replace(snapshot.context, window=_window(snapshot, what.provider, what.model)),
+        limits=_limits(settings),
+        windows=windows,
+        context=replace(snapshot.context, window=windows.get(f"{what.provider}:{what.model}")),
         rows=snapshot.rows.plus(Row("prompt", "prompt", event.at, text=prompt)),
     )
 
 
-def _window(snapshot: Snapshot, provider: str, model: str) -> int | None:
-    return snapshot.windows.get(f"{provider}:{model}")
+def _windows(settings: Mapping[str, Any]) -> dict[str, int]:
+    chosen, chain = _number(settings, "compression.context_window"), settings.get("chain")
+    entries = [entry for entry in chain if isinstance(entry, Mapping)] if isinstance(chain, list | tuple) else []
+    known = {f"{e.get('provider')}:{e.get('model')}": chosen or _number(e, "context_window") for e in entries}
+    return {name: tokens for name, tokens in known.items() if tokens}
 
 
-def _limits(settings: Mapping[str, Any], known: Limits) -> Limits:
-    ceiling = settings.get("ceiling")
-    if not isinstance(ceiling, Mapping):
-        return known
-    return Limits(_number(ceiling, "tokens"), _number(ceiling, "seconds"), _number(ceiling, "cost_usd"))
+def _limits(settings: Mapping[str, Any]) -> Limits:
+    names = ("ceiling.tokens", "ceiling.seconds", "ceiling.cost_usd", "compression.passes")
+    return Limits(*(_number(settings, name) for name in names))
 
 
 def _number(settings: Mapping[str, Any], name: str) -> Any:
@@ -166,7 +169,7 @@ def chat_started(snapshot: Snapshot, event: Event) -> Snapshot:
     if what.purpose != "main":
         return asked
     model = Answering(safe.line(what.provider, 200), safe.line(what.model, 200), "", what.fallback_index)
-    context = replace(asked.context, window=_window(asked, what.provider, what.model))
+    context = replace(asked.context, window=asked.windows.get(f"{what.provider}:{what.model}"))
     return replace(asked, model=model, context=context, draft=Draft())
 
 
@@ -269,7 +272,8 @@ def compression_started(snapshot: Snapshot, event: Event) -> Snapshot:
     """The history is being made smaller."""
     what = cast("events.Compression", event.what)
     done = snapshot.spent.compressions + 1
-    begun = _opened(snapshot, event, what.strategy, "compression", f"compression {done} ({what.trigger})", number=done)
+    begun = _opened(snapshot, event, what.strategy, "compression", f"compression {done} ({what.trigger})",
+                    number=done, maximum=snapshot.limits.compressions or 0)  # fmt: skip
     return replace(begun, spent=replace(begun.spent, compressions=done))
 
 

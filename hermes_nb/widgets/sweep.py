@@ -95,7 +95,7 @@ class Tally:
         failed = sum(count for name, count in self.ends if tone_of(name) == "failed")
         share = f"{self.completed / self.landed:.0%} of those done" if self.landed else ""
         shown = [
-            Gauge("cases", "Cases", f"{self.landed:,}", f"of {self.total:,}", fraction, resumed),
+            Gauge("cases", "Cases", f"{self.landed:,}", f"of {self.total:,}", fraction, resumed, tight=None),
             Gauge("completed", "Completed", f"{self.completed:,}", "", None, (share,) if share else ()),
             Gauge("failed", "Failed", f"{failed:,}"),
             Gauge("tokens", "Tokens", words.count(self.tokens)),

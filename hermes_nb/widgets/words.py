@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import ceil
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
@@ -113,7 +114,7 @@ class Phase:
 
     def at(self, now: int) -> str:
         """The text at a moment, in nanoseconds since the epoch."""
-        return self.text.replace("{left}", seconds((self.until - now) / NANO)) if self.until else self.text
+        return self.text.replace("{left}", duration(ceil(max(0, self.until - now) / NANO))) if self.until else self.text
 
 
 def phase(snapshot: Snapshot) -> Phase:
@@ -137,7 +138,8 @@ def _waiting(_: Snapshot, found: list[Activity]) -> Phase:
 
 
 def _compressing(_: Snapshot, found: list[Activity]) -> Phase:
-    return Phase(f"compressing the history, pass {found[-1].number}")
+    of = f" of {found[-1].maximum}" if found[-1].maximum else ""
+    return Phase(f"compressing the history, {found[-1].number}{of}")
 
 
 def _switching(_: Snapshot, found: list[Activity]) -> Phase:

@@ -1,7 +1,7 @@
 """The panel on other versions of ipykernel, each in an environment of its own.
 
 ipykernel 7.0 to 7.3 handle clicks in a shell of their own; ipykernel 6 has none, so that there a click waits for a
-running cell, and only the Stop button comes through. `HERMES_NB_OTHER_KERNELS="7.0.1 6.29.5"` tests other versions, an
+running cell, and only the Stop button comes through. `HERMES_NB_OTHER_KERNELS="7.1.0 6.29.5"` tests other versions, an
 empty value none.
 """
 

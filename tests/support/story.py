@@ -69,10 +69,16 @@ class Story:
         turn.exit_reason, turn.detail, turn.completed = reason, detail, reason == "completed"
 
 
+CHAIN = [
+    {"provider": "openai", "model": "gpt-x", "context_window": 1_000},
+    {"provider": "anthropic", "model": "claude-y", "context_window": 2_000},
+]
+
+
 def everything() -> list[Event]:
     """A turn in which every kind of thing happens that a panel shows."""
     story = Story(budget=3)
-    with story.turn() as turn:
+    with story.turn(settings={"compression.passes": 3, "chain": CHAIN}) as turn:
         story.budget("grant")
         story.message(Message("user", "Why?"))
         with story.iteration(1):

@@ -29,6 +29,11 @@ export function seconds(value) {
   return `${Math.floor(minutes / 60)} h ${String(minutes % 60).padStart(2, "0")} min`;
 }
 
+/** A whole number of seconds that count down. */
+export function duration(value) {
+  return seconds(value).replace(".0 s", " s").replace(" 00 s", "").replace(" 00 min", "");
+}
+
 /** A model's words: code fences and code spans as code, everything else as it was written. */
 export function prose(text) {
   const parts = [];

@@ -1,5 +1,5 @@
 // The head of the panel: status, phase, who answers; and the gauges.
-import { el, say, seconds } from "./dom.js";
+import { duration, el, say, seconds } from "./dom.js";
 
 export class Head {
   constructor() {
@@ -30,7 +30,7 @@ export class Head {
 
   /** The phase counts down by itself. */
   tick(head, now) {
-    const left = seconds(Math.max(0, head.phase.until - now) / 1000);
+    const left = duration(Math.ceil(Math.max(0, head.phase.until - now) / 1000));
     say(this.phase, head.phase.until ? head.phase.text.replace("{left}", left) : head.phase.text);
     this.phase.title = this.phase.textContent;
   }
@@ -40,11 +40,13 @@ class Gauge {
   constructor(id) {
     this.value = el("span", "hnb-value");
     this.of = el("span", "hnb-of");
-    this.label = el("div", "hnb-label");
+    this.label = el("span", "hnb-label");
+    this.share = el("span", "hnb-share");
     this.bar = el("div", "hnb-bar");
-    this.bar.setAttribute("role", "progressbar");
     this.notes = el("div", "hnb-notes");
-    this.node = el("div", `hnb-gauge hnb-gauge-${id}`, this.label, el("div", "hnb-number", this.value, " ", this.of), this.bar, this.notes);
+    const top = el("div", "hnb-gauge-top", this.label, " ", this.share);
+    const number = el("div", "hnb-number", this.value, " ", this.of);
+    this.node = el("div", `hnb-gauge hnb-gauge-${id}`, top, number, this.bar, this.notes);
   }
 
   draw(gauge) {
@@ -52,8 +54,12 @@ class Gauge {
     say(this.value, gauge.value);
     say(this.of, gauge.of);
     say(this.notes, gauge.notes.join(" · "));
-    this.bar.hidden = gauge.fraction === null;
-    if (gauge.fraction === null) return;
+    const measured = gauge.fraction !== null;
+    say(this.share, measured ? `${Math.round(gauge.fraction * 100)} %` : "");
+    this.bar.classList.toggle("hnb-unmeasured", !measured);
+    if (!measured) return this.bar.removeAttribute("role");
+    this.bar.setAttribute("role", "progressbar");
+    this.node.classList.toggle("hnb-tight", gauge.tight !== null && gauge.fraction >= gauge.tight);
     this.bar.setAttribute("aria-label", gauge.label);
     this.bar.setAttribute("aria-valuemin", "0");
     this.bar.setAttribute("aria-valuemax", "100");

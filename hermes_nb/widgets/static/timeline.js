@@ -89,14 +89,14 @@ export class Timeline {
   }
 
   drawAxis(span, width) {
-    const step = TICKS.find((one) => (one / span) * width > 56) || 21600;
+    const step = TICKS.find((one) => (one / span) * width > 76) || 21600;
     const name = (value) => (value >= 120 ? `${+(value / 60).toFixed(1)} min` : `${value} s`);
     const marks = Array.from({ length: Math.floor(span / step) + 1 }, (_, index) => index * step);
     if (this.axis.dataset.marks === `${step} ${span}`) return;
     this.axis.dataset.marks = `${step} ${span}`;
     this.axis.replaceChildren(
       ...marks.map((value) => {
-        const mark = el("span", "hnb-tick", name(value));
+        const mark = el("span", "hnb-tick", el("span", "", name(value)));
         mark.style.left = `${(value / span) * 100}%`;
         return mark;
       }),

@@ -41,6 +41,21 @@ function folded(title, text) {
   return el("details", "hnb-folded", el("summary", "", title), el("div", "", text));
 }
 
+/** Bring a text that grows up to date: parts that are as they were stay, so that a selection in them does. */
+function grow(node, parts) {
+  parts.forEach((part, index) => {
+    const old = node.childNodes[index];
+    const fresh = typeof part === "string" ? document.createTextNode(part) : part;
+    const same = old?.nodeName === fresh.nodeName;
+    const text = fresh.textContent;
+    if (!old) node.append(fresh);
+    else if (!same) old.replaceWith(fresh);
+    else if (fresh.nodeType === Node.TEXT_NODE && text.startsWith(old.data)) old.appendData(text.slice(old.data.length));
+    else say(old, text);
+  });
+  while (node.childNodes.length > parts.length) node.lastChild.remove();
+}
+
 /** The rows, in blocks; only blocks near the visible part have their rows in the page. */
 export class Transcript {
   constructor(light) {
@@ -61,6 +76,7 @@ export class Transcript {
     this.latest.hidden = true;
     this.node = el("div", "hnb-transcript", this.log, this.latest);
     this.following = true;
+    this.top = 0; // where the reader was last
     this.log.addEventListener("scroll", () => this.scrolled());
     this.latest.addEventListener("click", () => this.follow(true));
     const margin = { root: this.log, rootMargin: "600px 0px" };
@@ -73,8 +89,12 @@ export class Transcript {
     }
   }
 
+  /** Who scrolls up reads; what else moves the end out of sight, a new row or a smaller panel, is followed. */
   scrolled() {
-    this.following = this.log.scrollHeight - this.log.scrollTop - this.log.clientHeight < 24;
+    const { scrollTop, scrollHeight, clientHeight } = this.log;
+    if (scrollHeight - scrollTop - clientHeight < 24) this.following = true;
+    else if (scrollTop < this.top) this.following = false;
+    this.top = scrollTop;
     this.latest.hidden = this.following;
   }
 
@@ -150,14 +170,13 @@ export class Transcript {
     }
     if (!this.words || this.draftScope !== draft.scope) {
       this.draftScope = draft.scope;
-      this.words = document.createTextNode("");
+      this.words = el("span");
       this.thought = el("div", "hnb-thought");
       const body = el("div", "hnb-body", this.thought, this.words, el("span", "hnb-caret"));
       body.dir = "auto";
       this.draft.replaceChildren(el("div", "hnb-row hnb-row-assistant", el("span", "hnb-gutter", "assistant"), " ", body));
     }
-    if (text.startsWith(this.words.data)) this.words.appendData(text.slice(this.words.data.length));
-    else this.words.data = text;
+    grow(this.words, prose(text));
     say(this.thought, text ? "" : `thinking: … ${thinking.slice(-300)}`);
     this.thought.hidden = Boolean(text);
     this.follow();

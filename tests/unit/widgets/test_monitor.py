@@ -10,6 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hermes_nb import Agent, Ceiling, Compression, tool
+from hermes_nb.testing import call, calls, say, script
 from hermes_nb.vocabulary import events
 from hermes_nb.vocabulary.budget import BudgetView
 from hermes_nb.vocabulary.messages import Message, Reply, ToolCall, Usage
@@ -17,14 +19,19 @@ from hermes_nb.widgets import words
 from hermes_nb.widgets.gauges import gauges, lane_totals
 from hermes_nb.widgets.log import Log
 from hermes_nb.widgets.monitor import Snapshot
-from hermes_nb.widgets.parts import Limits
 from hermes_nb.widgets.record import html
 from hermes_nb.widgets.text import plain
 from hermes_nb.widgets.wire import Pages, bar, draft, head, row
-from tests.support.story import Story, everything
+from tests.support.story import CHAIN, Story, everything
 
 WHOLE = everything()
 NANO = 1_000_000_000
+
+
+@tool
+def look(at: int) -> str:
+    """Look."""
+    return "seen"
 
 
 def rows(snapshot, kind):
@@ -85,14 +92,14 @@ def test_while_a_wait_lasts_the_phase_counts_down():
     snapshot = when(lambda event: event.what.kind == "retry" and event.phase == "started")
     phase = words.phase(snapshot)
     assert words.status(snapshot).word == "Waiting"
-    assert phase.at(phase.until - 12 * NANO) == "12.0 s for rate limit, then attempt 2 of 3"
-    assert phase.at(phase.until + NANO).startswith("0.0 s")
+    assert phase.at(phase.until - 12 * NANO) == "12 s for rate limit, then attempt 2 of 3"
+    assert phase.at(phase.until + NANO).startswith("0 s")
 
 
 @pytest.mark.parametrize(
     ("kind", "phase", "said"),
     [
-        ("compression", "started", "compressing the history, pass 1"),
+        ("compression", "started", "compressing the history, 1 of 3"),
         ("fallback", "started", "switching to the next provider (billing)"),
         ("attempt", "started", "asking gpt-x"),
         ("delta", "point", "claude-y is answering"),
@@ -145,18 +152,17 @@ def test_a_look_at_the_budget_counts_only_if_it_is_newer():
 
 def test_the_window_is_the_servers_count_until_something_is_added():
     story = Story()
-    windows = {"openai:gpt-x": 1_000}
-    with story.turn(), story.iteration(1):
+    with story.turn(settings={"chain": CHAIN}), story.iteration(1):
         story.say("hello", ToolCall("c", "t"), tokens=240)
-        counted = Snapshot(windows=windows).after_all(story.events)
+        counted = Snapshot().after_all(story.events)
         story.message(Message("tool", "x" * 400, tool_call_id="c"))
-        grown = Snapshot(windows=windows).after_all(story.events)
+        grown = Snapshot().after_all(story.events)
     assert (gauge(counted, "context").value, gauge(counted, "context").fraction) == ("250", 0.25)
     assert (gauge(grown, "context").value, gauge(grown, "context").notes) == ("≈ 350", ("estimated",))
 
 
 def test_a_fallback_brings_its_own_window():
-    snapshot = Snapshot(windows={"openai:gpt-x": 1_000, "anthropic:claude-y": 2_000}).after_all(WHOLE[:30])
+    snapshot = Snapshot().after_all(WHOLE[:30])
     assert snapshot.model.provider == "anthropic"
     assert gauge(snapshot, "context").of == "of 2k"
 
@@ -169,11 +175,21 @@ def test_tokens_and_money_of_sub_agents_are_part_of_the_turns():
 
 
 def test_ceilings_stand_beside_what_they_bound():
-    limits = Limits(tokens=1_000, seconds=300, cost_usd=0.5)
-    snapshot = Snapshot(limits=limits).after_all(WHOLE)
-    assert gauge(snapshot, "tokens").of == "of 1k"
-    assert gauge(snapshot, "cost").of == "of $0.500"
+    """From the events of a real turn alone; the money already counts while the turn goes on."""
+    ceiling = Ceiling(tokens=90_000, seconds=300, cost_usd=0.5, price=lambda *_: 0.02)
+    model = script(calls(call("look", at=1)), say("done"), context_window=64_000)
+    run = Agent(model, tools=[look], ceiling=ceiling, compression=Compression(context_window=32_000)).start(
+        "Why?", session=False
+    )
+    run.result()
+    second = next(n for n, e in enumerate(run.events) if e.what.kind == "iteration" and e.what.number == 2)
+    snapshot = Snapshot().after_all(run.events[:second])
+    assert not snapshot.ended
+    assert gauge(snapshot, "tokens").of == "of 90k"
+    assert (gauge(snapshot, "cost").value, gauge(snapshot, "cost").of) == ("$0.0200", "of $0.500")
+    assert gauge(snapshot, "cost").fraction == pytest.approx(0.04)
     assert gauge(snapshot, "time").of == "of 5 min"
+    assert gauge(snapshot, "context").of == "of 32k"
 
 
 def test_a_steer_waits_then_has_a_receipt():

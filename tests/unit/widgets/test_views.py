@@ -31,7 +31,22 @@ HOSTILE = {
     "nothing": "\x00\x08\x7f",
     "megabyte": "x" * 1_000_000,
 }
-ALLOWED = {"div", "span", "b", "table", "colgroup", "col", "tr", "td", "details", "summary", "code", "samp", "i"}
+ALLOWED = {
+    "div",
+    "span",
+    "b",
+    "table",
+    "colgroup",
+    "col",
+    "tbody",
+    "tr",
+    "td",
+    "details",
+    "summary",
+    "code",
+    "samp",
+    "i",
+}
 
 
 class Elements(HTMLParser):
