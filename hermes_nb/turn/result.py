@@ -95,7 +95,7 @@ class TurnResult:
     """
 
     text: str
-    messages: tuple[Message, ...]
+    messages: tuple[Message, ...] = field(repr=False)
     exit_reason: ExitReason
     usage: Usage
     budget: BudgetView

@@ -9,6 +9,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 
+import pyarrow.parquet as pq
 import pytest
 from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
@@ -17,6 +18,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 import hermes_nb as hn
 from hermes_nb.testing import call, calls, fails, no_waiting, say, script
+from hermes_nb.traces.catalogue import FRAMES
 
 SECRET = "sk-canary-7f3a9b2c4d5e6f708192"
 mine = TracerProvider(shutdown_on_exit=False).get_tracer("mine")
@@ -343,6 +345,42 @@ def test_no_key_is_in_any_span_file_or_frame(provider, tmp_path, monkeypatch, ca
     assert len(provider.finished()) > 8
     assert SECRET not in spans
     assert SECRET not in written
-    assert SECRET not in result.trace.spans_df().to_csv()
     assert SECRET not in caplog.text
     assert SECRET not in repr(refusing)
+
+
+def test_no_key_is_in_any_frame_export_or_repr_nor_in_the_logbook(tmp_path):
+    """The canary in a prompt, arguments, results and exceptions; everything is written with all that was said."""
+    from tests.support.server import Server, status
+
+    @hn.tool
+    def leak(password: str) -> str:
+        """Returns a key, or fails with it."""
+        if password == "raise":
+            raise RuntimeError(SECRET)
+        return f"the key is {SECRET}"
+
+    refused = status(401, {"error": {"message": f"Incorrect API key provided: {SECRET}"}})
+    steps = (call("leak", password=SECRET), call("leak", password="raise"), say("Done."))
+    book = tmp_path / "book.db"
+    with Server(refused) as server, no_waiting():
+        refusing = hn.OpenAIChat("m", base_url=server.url, api_key=SECRET, headers={"x-other": SECRET})
+        run = hn.Agent([refusing, script(*steps)], tools=[leak]).start(f"Use {SECRET}.", session=hn.Session(book))
+        result = run.result()
+    trace = result.trace
+    trace.to_parquet(tmp_path / "turns", content=True)
+    trace.to_otlp_json(tmp_path / "turn.jsonl", content=True)
+    trace.to_html(tmp_path / "turn.html", content=True)
+    loaded = hn.load(book, content=True)
+
+    assert SECRET in str(result.messages)  # the history is what the model needs
+    assert len(trace.messages_df()) >= 6
+    shown = [repr(each) for each in (run, result, trace, loaded)]
+    shown += [trace._repr_html_(), loaded._repr_html_()]
+    assert not [text for text in shown if SECRET in text]
+    for name in FRAMES:
+        for traces in (trace, loaded):
+            assert SECRET not in str(traces.table(name, content=True).to_pylist()), name
+    for path in (path for path in tmp_path.rglob("*") if path.is_file()):
+        kept = str(pq.read_table(path).to_pylist()).encode() if path.suffix == ".parquet" else path.read_bytes()
+        assert SECRET.encode() not in kept, path
