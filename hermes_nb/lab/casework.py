@@ -15,8 +15,10 @@ from hermes_nb.session import Session
 from hermes_nb.turn.attempts import waiting
 
 if TYPE_CHECKING:
+    from hermes_nb.agent import Agent
     from hermes_nb.lab.cases import Case
     from hermes_nb.lab.scoring import Scorer
+    from hermes_nb.lab.slots import Slots
     from hermes_nb.turn.result import TurnResult
 
 LOOK = 0.2
@@ -62,6 +64,11 @@ class Place:
         return Path(f"{self.path}.stop")
 
     @property
+    def slots(self) -> Path:
+        """The folder of the places at providers."""
+        return Path(f"{self.path}.slots")
+
+    @property
     def lock(self) -> Path:
         """Held by the process that owns the study."""
         return Path(f"{self.path}.lock")
@@ -79,6 +86,7 @@ class Work:
     place: Place
     score: Scorer | None = None
     waiting: bool = True
+    slots: Slots | None = None
 
 
 def run_case(work: Work) -> Row | None:
@@ -92,7 +100,8 @@ def run_case(work: Work) -> Row | None:
     token = waiting.set(work.waiting)
     try:
         session = Session(place.logbook, id=f"{case.id}-{uuid.uuid4().hex[:8]}")
-        run = _seeded(case).start(case.prompt, session=session, metadata=_metadata(case))
+        agent = _seeded(case) if work.slots is None else work.slots(_seeded(case))
+        run = agent.start(case.prompt, session=session, metadata=_metadata(case))
         stopped = False
         while not run.wait(LOOK):
             if not stopped and place.stop.exists():
@@ -105,7 +114,7 @@ def run_case(work: Work) -> Row | None:
         waiting.reset(token)
 
 
-def _seeded(case: Case) -> Any:
+def _seeded(case: Case) -> Agent:
     """The agent of a case; its injected faults differ from repeat to repeat, and are the same for all settings."""
     faults = case.agent.faults
     if not isinstance(faults, Faults):

@@ -8,11 +8,11 @@ import threading
 import uuid
 from collections import defaultdict
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeAlias
 
-from hermes_nb.delegation import AgentTool
+from hermes_nb.lab.slots import with_models
 from hermes_nb.logbook import Logbook
 from hermes_nb.turn.attempts import waiting
 from hermes_nb.turn.recorder import Recorder
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from hermes_nb.agent import Agent
     from hermes_nb.providers.base import Connection, ModelRequest, OnText, Provider, Renewal
-    from hermes_nb.tools.definition import Tool
     from hermes_nb.vocabulary.failures import Failure
     from hermes_nb.vocabulary.messages import Message, Reply, ToolSpec
 
@@ -83,11 +82,7 @@ class Cassette:
 
     def __call__(self, agent: Agent) -> Agent:
         """The agent with its models, and those of its sub-agents, on this cassette."""
-        models = [TapedProvider(model, self) for model in agent.models]
-        return agent.with_(models=models, tools=[self._taped(tool) for tool in agent.toolbox.tools.values()])
-
-    def _taped(self, tool: Tool) -> Tool:
-        return replace(tool, agent=self(tool.agent)) if isinstance(tool, AgentTool) else tool
+        return with_models(agent, lambda model: TapedProvider(model, self))
 
     def find(self, key: str) -> Answer | None:
         """The next answer to a request.

@@ -40,7 +40,7 @@ class Faults:
         bad_arguments: A call whose arguments are not JSON.
         overflow: The server says that the request is too long.
         auth: HTTP 401.
-        slow: The model takes `seconds` longer.
+        slow: The reply's pieces come slowly, over `seconds`.
         tool_error: A tool raises instead of being run.
         tool_timeout: A tool is given up without being run; told at once.
         disk_full: The logbook has no room for what the turn writes; there is room again when the turn ends.

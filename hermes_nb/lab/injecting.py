@@ -135,10 +135,19 @@ class _FaultyConnection:
             raise ProviderError(self.provider.failure(kind, await self._half(request, on_text)))
         if (made := _made_up(kind, request)) is not None:
             return Reply(made, "tool_calls" if made.tool_calls else "stop", COST, self.provider.model, injected=kind)
-        if kind == "slow":
-            await anyio.sleep(self.provider.seconds)
-        reply = await self.inner.ask(request, on_text)
+        reply = await (self._slowly(request, on_text) if kind == "slow" else self.inner.ask(request, on_text))
         return reply.with_(injected=kind) if kind else reply
+
+    async def _slowly(self, request: ModelRequest, on_text: OnText) -> Reply:
+        """The reply, piece by piece over some time; one that comes in one piece is late."""
+        pieces: list[tuple[Any, ...]] = []
+        reply = await self.inner.ask(request, lambda *piece: pieces.append(piece))
+        for piece in pieces:
+            await anyio.sleep(self.provider.seconds / len(pieces))
+            on_text(*piece)
+        if not pieces:
+            await anyio.sleep(self.provider.seconds)
+        return reply
 
     async def _half(self, request: ModelRequest, on_text: OnText) -> Message | None:
         """What had come before the connection was lost: half of the words, and no call."""

@@ -164,7 +164,11 @@ def recording_of(source: Source, logbook: str | os.PathLike[str] | None = None) 
 
 
 def _stored(turn_id: str, logbook: Logbook) -> Recording:
-    return Recording.of(_with_those_below(turn_id, logbook), turn_id, logbook.history_before(turn_id))
+    told = list(_with_those_below(turn_id, logbook))
+    if not told:
+        msg = f"nothing is recorded of turn {turn_id} in {logbook.path}; give logbook=, the file in which it was kept"
+        raise ReplayMismatch(msg)
+    return Recording.of(told, turn_id, logbook.history_before(turn_id))
 
 
 def _with_those_below(turn_id: str, logbook: Logbook) -> Iterator[Event]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import random
+import shutil
 import threading
 import time
 from collections import Counter
@@ -18,12 +19,13 @@ from hermes_nb.interrupts import stop_button
 from hermes_nb.lab.casework import Work, error_row, run_case
 from hermes_nb.lab.executors import submitting
 from hermes_nb.lab.journal import Journal
+from hermes_nb.lab.slots import Slots
 from hermes_nb.lab.studyframes import StudyFrames
 from hermes_nb.turn.attempts import waiting
 from hermes_nb.vocabulary.failures import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
     from hermes_nb.lab.cases import Case
@@ -155,7 +157,9 @@ class Study(StudyFrames):
 
     # ------------------------------------------------------------------------------------- the work
 
-    def _start(self, executor: Executor | None, parallel: int, seed: int | None) -> None:
+    def _start(
+        self, executor: Executor | None, parallel: int, seed: int | None, concurrency: Mapping[str, int] | int | None
+    ) -> None:
         """Take the study's files, leave out what is finished, and hand the rest out.
 
         Raises:
@@ -174,7 +178,8 @@ class Study(StudyFrames):
         pending = [case for case in self._cases.values() if case.id not in finished]
         if seed is not None:
             random.Random(seed).shuffle(pending)  # noqa: S311  no secret
-        work = partial(Work, place=self._place, score=self._score, waiting=waiting.get())
+        slots = None if concurrency is None else Slots(self._place.slots, concurrency)
+        work = partial(Work, place=self._place, score=self._score, waiting=waiting.get(), slots=slots)
         thread = threading.Thread(
             target=self._feed, args=(submit, pending, work, parallel), name="hermes_nb sweep", daemon=True
         )
@@ -198,6 +203,8 @@ class Study(StudyFrames):
             raise ConfigurationError(msg) from None
         self._closing.callback(lock.release)
         self._place.stop.unlink(missing_ok=True)
+        self._place.slots.mkdir(exist_ok=True)
+        self._closing.callback(shutil.rmtree, self._place.slots, ignore_errors=True)
         self._closing.callback(self._place.stop.unlink, missing_ok=True)
 
     def _feed(self, submit: Any, pending: list[Case], work: Callable[[Case], Work], parallel: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,7 @@ def sweep(  # noqa: PLR0913  one argument for each question, all but two by keyw
     vary: Vary | None = None,
     repeats: int = 1,
     parallel: int = 8,
+    concurrency: Mapping[str, int] | int | None = None,
     seed: int | None = None,
     score: Scorer | None = None,
     executor: Executor | None = None,
@@ -48,6 +50,8 @@ def sweep(  # noqa: PLR0913  one argument for each question, all but two by keyw
         vary: For each setting of `Agent.with_` its values, as a list or as a dict of label to value.
         repeats: How often each case is run.
         parallel: Cases under way at the same time, over all workers.
+        concurrency: Requests under way at each provider at the same time, over all workers; a dict for some of the
+            providers, by name. A request waits for its place as part of its attempt. None limits nothing.
         seed: Cases run in a shuffled order, so that what drifts hits all settings alike; also part of each case's own
             seed.
         score: `score(result)` or `score(result, case)` gives a number, or a dict of them; an agent is asked to judge.
@@ -65,12 +69,20 @@ def sweep(  # noqa: PLR0913  one argument for each question, all but two by keyw
     if parallel < 1:
         msg = f"parallel is 1 or more, not {parallel!r}"
         raise ConfigurationError(msg)
+    _check_concurrency(concurrency)
     cases = cases_of(agent, prompts, vary or {}, repeats, seed)
     study = Study(cases, Place(_place(path)), score)
-    study._start(executor, parallel, seed)  # noqa: SLF001  a study is started by its sweep only
+    study._start(executor, parallel, seed, concurrency)  # noqa: SLF001  a study is started by its sweep only
     if progress:
         study.subscribe(_Bar(len(cases)))
     return study
+
+
+def _check_concurrency(wanted: Any) -> None:
+    numbers = wanted.values() if isinstance(wanted, Mapping) else (1 if wanted is None else wanted,)
+    if not all(isinstance(number, int) and number > 0 for number in numbers):
+        msg = f"concurrency is 1 or more, or a dict of provider to such a number, not {wanted!r}"
+        raise ConfigurationError(msg)
 
 
 def _place(path: str | os.PathLike[str] | None) -> Path:

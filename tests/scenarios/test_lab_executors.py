@@ -35,6 +35,18 @@ def test_a_pool_of_processes_keeps_its_own_logbooks(tmp_path):
     assert study.iterations_df().case_id.nunique() == 30
 
 
+def test_processes_share_the_places_at_a_provider(tmp_path):
+    with (
+        Server(always(slow(0.05, says("The answer.")))) as server,
+        ProcessPoolExecutor(3, mp_context=get_context("spawn")) as pool,
+    ):
+        study = sweeping.sweep(server.url, str(tmp_path / "s.db"), 10, executor=pool, parallel=3, concurrency=1)
+        assert study.wait(100)
+
+        assert server.busiest == 1
+    assert len(set(study.turns_df().worker)) > 1
+
+
 def test_stop_reaches_the_workers(tmp_path):
     with (
         Server(always(slow(30, says("too late")))) as server,

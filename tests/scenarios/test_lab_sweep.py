@@ -18,6 +18,7 @@ import hermes_nb as hn
 from hermes_nb.logbook import Logbook
 from hermes_nb.run import Run
 from hermes_nb.testing import call, no_waiting, say, script
+from tests.support import server as http
 from tests.support import sweeping
 from tests.support.server import Server, always
 from tests.support.server import say as says
@@ -104,7 +105,12 @@ def test_failures_are_rows_and_so_are_bugs(tmp_path):
 
 
 def test_what_cannot_work_is_said_before_anything_runs(tmp_path):
-    for wrong in ({"prompts": [" "]}, {"prompts": []} | {"parallel": 0}, {"prompts": ["q"], "vary": {"budgget": [1]}}):
+    for wrong in (
+        {"prompts": [" "]},
+        {"prompts": []} | {"parallel": 0},
+        {"prompts": ["q"], "concurrency": {"a": 0}},
+        {"prompts": ["q"], "vary": {"budgget": [1]}},
+    ):
         with pytest.raises(hn.ConfigurationError):
             hn.sweep(agent(), **wrong, path=tmp_path / "s.db")
     with pytest.raises(hn.ConfigurationError, match="rename"):
@@ -239,6 +245,20 @@ def test_never_more_than_parallel_turns_run_at_a_time(tmp_path):
 
         assert len(server.requests) == 30
         assert server.busiest <= 3
+
+
+def test_never_more_requests_than_allowed_are_under_way_at_a_provider(tmp_path):
+    with Server(always(http.slow(0.05, says("ok")))) as few, Server(always(http.slow(0.05, says("ok")))) as many:
+        narrow = hn.OpenAIChat("m", base_url=few.url, api_key="k", name="narrow")
+        wide = hn.OpenAIChat("m", base_url=many.url, api_key="k", name="wide")
+        agents = {"narrow": hn.Agent(narrow, guard=None), "wide": hn.Agent(wide, guard=None)}
+        prompts = [f"q{n}" for n in range(12)]
+        study = swept(agents, prompts, parallel=12, concurrency={"narrow": 2}, path=tmp_path / "s.db")
+
+        assert study.turns_df().completed.all()
+        assert few.busiest == 2
+        assert many.busiest > 2
+    assert not (tmp_path / "s.db.slots").exists()
 
 
 def test_a_sweep_killed_in_the_middle_is_resumed_with_every_case_exactly_once(tmp_path):

@@ -176,7 +176,7 @@ def test_a_turn_that_was_killed_ends_its_replay_where_the_record_ends(tmp_path):
 
 
 def test_a_turn_of_which_nothing_is_known_is_named():
-    with pytest.raises(hn.ReplayMismatch, match="no-such-turn"):
+    with pytest.raises(hn.ReplayMismatch, match=r"no-such-turn in .*logbook\.db; give logbook="):
         hn.replay("no-such-turn")
     with pytest.raises(hn.ConfigurationError, match="not 5"):
         hn.replay(5)

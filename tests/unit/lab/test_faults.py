@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sqlite3
 import threading
 from contextlib import closing
@@ -168,6 +169,18 @@ def test_one_turns_full_disk_is_no_matter_of_the_others_in_the_file(tmp_path):
     assert (other.text, told, in_file) == ("done", [], [2, 4])
     assert run.result().text == "x"
     assert hn.Session(tmp_path / "x.db", id="full").messages == run.result().messages
+
+
+def test_the_words_of_a_slow_model_come_one_by_one():
+    times: list[int] = []
+    sinks = [lambda event: times.append(event.at) if event.what.kind == "delta" else None]
+    agent = hn.Agent(script(say("one two three four")), faults=hn.Faults(slow={1}, seconds=0.4), guard=None)
+    result = agent.run("q", session=False, sinks=sinks)
+
+    gaps = [later - earlier for earlier, later in itertools.pairwise(times)]
+    assert result.text == "one two three four"
+    assert len(gaps) == 3
+    assert min(gaps) > 50_000_000, "nanoseconds; half of what is asked for"
 
 
 @given(seed=st.integers(), rate=st.floats(0, 1))
