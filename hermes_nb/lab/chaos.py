@@ -49,7 +49,7 @@ def chaos(
         parallel: Turns under way at the same time.
         seed: For the sweep.
         path: The logbook of the turns; a new one in the user's data directory if left out.
-        progress: Show a bar.
+        progress: As for `hermes_nb.sweep`.
 
     Returns:
         One row for each fault and time: `turns`, `survived` (share of completed turns), `exit_reason` (the most

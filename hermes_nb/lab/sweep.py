@@ -13,6 +13,7 @@ from hermes_nb.lab.casework import Place
 from hermes_nb.lab.study import Study
 from hermes_nb.logbook.places import home
 from hermes_nb.vocabulary.failures import ConfigurationError
+from hermes_nb.widgets import in_a_notebook, show_study
 
 if TYPE_CHECKING:
     import os
@@ -58,7 +59,7 @@ def sweep(  # noqa: PLR0913  one argument for each question, all but two by keyw
         executor: A `concurrent.futures.Executor`, a `dask.distributed.Client`, or anything with their
             `submit(function, *args)`; threads of this process if left out. The workers must see `path`.
         path: The study's logbook; a new one in the user's data directory if left out.
-        progress: Show a bar.
+        progress: Show how far it is: the panel in a notebook, a bar elsewhere.
 
     Returns:
         The study: `wait()`, `turns_df()`, `compare("budget")`, `stop()`.
@@ -73,7 +74,9 @@ def sweep(  # noqa: PLR0913  one argument for each question, all but two by keyw
     cases = cases_of(agent, prompts, vary or {}, repeats, seed)
     study = Study(cases, Place(_place(path)), score)
     study._start(executor, parallel, seed, concurrency)  # noqa: SLF001  a study is started by its sweep only
-    if progress:
+    if progress and in_a_notebook():
+        show_study(study)
+    elif progress:
         study.subscribe(_Bar(len(cases)))
     return study
 
@@ -92,10 +95,10 @@ def _place(path: str | os.PathLike[str] | None) -> Path:
 
 
 class _Bar:
-    """A progress bar: in the cell, or on the standard error of a script."""
+    """A progress bar on the standard error of a script."""
 
     def __init__(self, total: int) -> None:
-        from tqdm.auto import tqdm  # noqa: PLC0415  looks for a notebook
+        from tqdm import tqdm  # noqa: PLC0415  loaded with the first bar
 
         self._bar = tqdm(total=total, desc="sweep", unit="turn", dynamic_ncols=True)
 

@@ -6,13 +6,14 @@ Everything that needs IPython is imported on first use.
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from hermes_nb.run import Run
     from hermes_nb.widgets.sweep import Studied
 
-__all__ = ["end_with_this_cell", "show", "show_study"]
+__all__ = ["end_with_this_cell", "in_a_notebook", "show", "show_study"]
 
 
 def show(run: Run) -> None:
@@ -27,6 +28,12 @@ def end_with_this_cell() -> None:
     from hermes_nb.widgets import stopping  # noqa: PLC0415  brings IPython in
 
     stopping.end_with_this_cell()
+
+
+def in_a_notebook() -> bool:
+    """Whether cells are run here, by a kernel."""
+    ipython = sys.modules.get("IPython")
+    return ipython is not None and getattr(ipython.get_ipython(), "kernel", None) is not None
 
 
 def show_study(study: Studied) -> None:

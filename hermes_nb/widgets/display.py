@@ -7,6 +7,7 @@ import time
 import uuid
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 from IPython import get_ipython
 from IPython.display import display
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 _HEIGHTS = range(160, 4_000)
 """Heights in pixels that are believed; a hidden cell has none."""
+_shown_here: WeakSet[Studied] = WeakSet()
+"""The sweeps whose panels are in the cell that is being run."""
 
 
 def show(run: Run) -> None:
@@ -62,7 +65,9 @@ def snapshot_of(run: Run) -> Snapshot:
 
 
 def show_study(study: Studied) -> None:
-    """Show a sweep in the cell that is being run: live as long as it goes on, then as a record of it."""
+    """Show a sweep, once in a cell: live as long as it goes on, then as a record of it."""
+    if study in _shown_here:
+        return
     from hermes_nb.widgets import sweep  # noqa: PLC0415  brings the widgets in
 
     def bundle(tally: sweep.Tally) -> dict[str, Any]:
@@ -77,6 +82,7 @@ def show_study(study: Studied) -> None:
     if getattr(shell, "kernel", None) is None or study.done:
         output.publish(bundle(tally), update=False)
         return
+    _shown_here.add(study)
     panel = sweep.SweepPanel(study, freeze)
     output.publish(bundle(tally) | view(panel), update=False)
     _keep_up(shell, panel)
@@ -141,6 +147,7 @@ def _ignore(_: object) -> None:
 
 def _at_the_end_of_a_cell(result: object = None) -> None:
     """Nobody may be listening after the cell: paint the last state before it ends."""
+    _shown_here.clear()
     idle_stop.cell_ended(result)
     painter.finish()
     if painter.idle:

@@ -58,3 +58,13 @@ def test_a_study_as_the_last_expression_of_a_cell_shows_itself(kernel):
     kernel.run("s = study(0.3, 8)\ns")
     assert len(kernel.panels()) == before + 1
     assert kernel.run("print(s.wait(20), s.progress['state'])") == "True done"
+
+
+def test_progress_is_the_panel_once_in_a_cell(kernel):
+    before = len(kernel.panels())
+    model = "hn.Agent(script(say('done', seconds=0.3), each_turn=True))"
+    kernel.run(f"s = sweep({model}, ['question'], repeats=8, parallel=4)\ns")
+    assert len(kernel.panels()) == before + 1
+    kernel.run("s.wait()")
+    assert len(kernel.panels()) == before + 1
+    assert kernel.run("s").startswith("Sweep done: 8 of 8 cases")

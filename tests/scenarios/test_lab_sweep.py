@@ -186,6 +186,11 @@ def until(happened, timeout: float = 30.0) -> None:
         time.sleep(0.05)
 
 
+def test_a_script_sees_a_bar(tmp_path, capsys):
+    assert hn.sweep(agent(), ["q"], path=tmp_path / "s.db").wait(60)
+    assert "1/1" in capsys.readouterr().err
+
+
 def test_a_second_sweep_at_the_same_place_is_refused_while_the_first_runs(tmp_path):
     slow = hn.Agent(script(say("x", seconds=20), each_turn=True))
     study = hn.sweep(slow, ["q"], path=tmp_path / "s.db", progress=False)
