@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
 
 from hermes_nb.providers.local import Local
 
@@ -31,6 +32,7 @@ ORDER = (
     "tests/interop",
     "tests/browser",
 )
+settings.register_profile("large", max_examples=2_000)  # for --hypothesis-profile=large
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 

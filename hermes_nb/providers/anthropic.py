@@ -176,10 +176,7 @@ class MessagesDialect:
         if self._send_thinking and message.extra.get("from") == self._origin:
             blocks += message.extra.get("thinking") or []
         blocks += _parts(message.content)
-        for call in message.tool_calls:
-            blocks.append(
-                {"type": "tool_use", "id": _id(call.id), "name": _name(call.name), "input": _input(call.arguments)}
-            )
+        blocks += map(_use, message.tool_calls)
         return b",".join(map(to_json, blocks))
 
     def adapt(self, failure: Failure) -> bool:

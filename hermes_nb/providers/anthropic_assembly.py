@@ -39,7 +39,7 @@ class _Block:
         self.kind = str(fields.get("type"))
         self.text = Pieces()
         self.json: list[str] = []
-        self.signature = str(fields.get("signature") or "")
+        self.signature = signature if isinstance(signature := fields.get("signature"), str) else ""
 
     def arguments(self, *, complete: bool) -> str:
         """The input of a call as JSON text; empty where a cut call has none yet."""
@@ -51,10 +51,11 @@ class _Block:
     def thought(self) -> dict[str, Json] | None:
         """A thinking block that can go back: whole and signed, or sealed."""
         if self.kind == "redacted_thinking":
-            return {"type": self.kind, "data": self.fields.get("data")}
+            sealed = self.fields.get("data")
+            return {"type": self.kind, "data": clean(sealed)} if isinstance(sealed, str) else None
         if self.kind != "thinking" or not self.signature:
             return None
-        return {"type": "thinking", "thinking": str(self.text), "signature": self.signature}
+        return {"type": "thinking", "thinking": str(self.text), "signature": clean(self.signature)}
 
 
 class MessageAssembly:

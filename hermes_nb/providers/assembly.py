@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from hermes_nb.providers.calls import Calls
 from hermes_nb.providers.failures import error_within, malformed
-from hermes_nb.providers.pieces import Pieces
+from hermes_nb.providers.pieces import Pieces, cleaned
 from hermes_nb.providers.usage import read_usage, widest
 from hermes_nb.vocabulary.failures import Failure, FailureReason, ProviderError
 from hermes_nb.vocabulary.messages import Message, Reply
@@ -214,9 +214,9 @@ class ChatAssembly:
         calls, extras = self._calls.result(complete=self.finished)
         extra: dict[str, Json] = {}
         if self._details:
-            extra["reasoning_details"] = self._details
+            extra["reasoning_details"] = cleaned(self._details)
         if any(extras):
-            extra["tool_calls"] = extras
+            extra["tool_calls"] = cleaned(extras)
         if self._reasoning_field and calls:
             extra["reasoning_field"] = self._reasoning_field
         if extra:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -10,12 +11,24 @@ if TYPE_CHECKING:
 
     from hermes_nb.vocabulary.messages import Message
 
-_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str).encode
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str, allow_nan=False).encode
 
 
 def to_json(value: Any) -> bytes:
-    """A value as JSON in UTF-8; lone surrogates become question marks."""
-    return _encode(value).encode("utf-8", "replace")
+    """A value as JSON in UTF-8; lone surrogates become question marks, and numbers that JSON does not know null."""
+    try:
+        text = _encode(value)
+    except ValueError:
+        text = _encode(_finite(value))
+    return text.encode("utf-8", "replace")
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 class Fragments:

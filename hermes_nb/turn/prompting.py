@@ -25,6 +25,8 @@ STEER_NOTE = (
 )
 NAMELESS = "invalid_tool_call"
 """What a call without a name is called; servers refuse blank names in a history."""
+_UNNAMEABLE, LONGEST_NAME = re.compile(r"[^a-zA-Z0-9_-]"), 64
+"""Servers refuse other letters and longer names in a history too; a model may call a tool whatever it likes."""
 NO_RESULT = "No result of this call was recorded; whether it had an effect is not known."
 BROKEN_ARGUMENTS = "The arguments of this call could not be read as JSON; it was not run with them."
 
@@ -100,9 +102,14 @@ class Wire:
             self.add(message)
 
     def add(self, message: Message) -> None:
-        """Append a message of the turn; a steer goes to the end of the tool result before it."""
+        """Append a message of the turn; a steer goes to the end of the tool result before it.
+
+        A prompt after one that was never answered (its turn was stopped) goes to the end of that one.
+        """
         if message.origin == "steer" and self.messages:
             self.messages[-1] = fold(self.messages[-1], f"{STEER_OPEN}\n{message.text}\n{STEER_CLOSE}")
+        elif self.messages and _may_merge(self.messages[-1], message):
+            self.messages[-1] = _merged(self.messages[-1], clean(message))
         else:
             sent = clean(message)
             self.messages.append(fold(replace(sent, facts=""), sent.facts) if sent.facts else sent)
@@ -130,7 +137,7 @@ def fold(message: Message, text: str) -> Message:
 
 
 def clean(message: Message) -> Message:
-    """The message without lone surrogates, blank tool names, and arguments that are no JSON object."""
+    """The message without lone surrogates, tool names that no server takes, and arguments that are no JSON object."""
     content = message.content
     if isinstance(content, str):
         content = scrubbed(content)
@@ -152,9 +159,21 @@ def scrubbed(text: str) -> str:
 
 
 def _clean_call(call: ToolCall) -> ToolCall:
-    arguments = scrubbed(call.arguments) if readable(call.arguments) else "{}"
-    name = scrubbed(call.name.strip()) or NAMELESS
+    arguments = sendable(call.arguments) if readable(call.arguments) else "{}"
+    name = _UNNAMEABLE.sub("_", call.name.strip())[:LONGEST_NAME] or NAMELESS
     return call if (name, arguments) == (call.name, call.arguments) else replace(call, name=name, arguments=arguments)
+
+
+def sendable(arguments: str) -> str:
+    """A call's arguments without what only Python takes for JSON: `NaN` and the like become texts."""
+    odd: list[str] = []
+
+    def as_text(constant: str) -> str:
+        odd.append(constant)
+        return constant
+
+    value = json.loads(arguments, parse_constant=as_text)
+    return scrubbed(json.dumps(value, ensure_ascii=False) if odd else arguments)
 
 
 def readable(arguments: str) -> bool:

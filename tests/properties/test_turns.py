@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from concurrent.futures import Future
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -15,6 +16,7 @@ from hermes_nb.turn.prompting import Wire
 from hermes_nb.vocabulary.messages import ToolCall
 from tests.support.anything import TOOLS, deeds, failures, finishes, ids, outside
 from tests.support.pairing import problems
+from tests.support.records import check_record, check_trace
 
 names = st.sampled_from(["count", "refuse", "glance", "fetch", "Count", "no_such_tool", ""])
 arguments = st.sampled_from(
@@ -27,6 +29,7 @@ good = st.sampled_from([say("done"), calls(Say(calls=(ToolCall("", "count", "{}"
 scripts = st.lists(st.one_of(good, replies, failures), max_size=12)
 
 
+@pytest.mark.timeout(600)
 @settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
 @given(chain=st.lists(scripts, min_size=1, max_size=3), budget=st.integers(0, 6), deeds=deeds, window=st.booleans())
 def test_every_turn_ends_within_its_bound_with_a_valid_history_and_a_complete_record(chain, budget, deeds, window):
@@ -50,33 +53,3 @@ def test_every_turn_ends_within_its_bound_with_a_valid_history_and_a_complete_re
     assert delivered.isdisjoint(undelivered)
     assert {n.id for n in notes if n.status == "queued"} == delivered | undelivered
     assert json.dumps(result.as_dict())
-
-
-def check_record(told: list[hn.Event]) -> None:
-    """Numbers without gaps, scopes inside each other, each of them ended."""
-    assert [event.seq for event in told] == list(range(1, len(told) + 1))
-    open_scopes: dict[int, int] = {}
-    for event in told:
-        if event.phase == "started":
-            assert event.parent == 0 or event.parent in open_scopes
-            open_scopes[event.scope] = event.parent
-        elif event.phase == "ended":
-            assert event.scope not in open_scopes.values()
-            open_scopes.pop(event.scope)
-        else:
-            assert event.scope == 0 or event.scope in open_scopes
-    assert open_scopes == {}
-
-
-def check_trace(result: hn.TurnResult) -> None:
-    """The frames tell the same numbers as the result."""
-    trace = result.trace
-    turn = trace.turns_df().iloc[0]
-    assert turn.exit_reason == result.exit_reason
-    assert len(trace.iterations_df()) == result.iterations
-    assert len(trace.refunds_df()) == result.refunds
-    assert len(trace.attempts_df()) - len(trace.chats_df()[trace.chats_df().attempts > 0]) == result.retries
-    assert trace.budget_df().delta.sum() == -result.budget.used
-    assert trace.budget_df().seq.is_monotonic_increasing
-    assert trace.budget_df().seq.is_unique
-    assert not trace.spans_df().is_running.any()

@@ -116,7 +116,7 @@ class Reply:
         return blocks
 
     def _anthropic(self) -> dict[str, Any]:
-        content = [b | ({"input": json.loads(b["input"])} if b["type"] == "tool_use" else {}) for b in self._blocks()]
+        content = [b | ({"input": _value(b["input"])} if b["type"] == "tool_use" else {}) for b in self._blocks()]
         return {
             "id": "msg_1", "type": "message", "role": "assistant", "model": self.model, "content": content,
             "stop_reason": self._stop(), "usage": self._anthropic_usage(),
@@ -145,7 +145,13 @@ class Reply:
         return [sse_bytes(event, str(event["type"])) for event in out]
 
 
-_STOPS = {"stop": "end_turn", "tool_calls": "tool_use", "length": "max_tokens"}
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
 _EMPTY: dict[str, dict[str, Any]] = {
     "text": {"text": ""},
     "thinking": {"thinking": "", "signature": ""},
