@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import uuid
 from dataclasses import dataclass, replace
@@ -66,6 +67,17 @@ class AgentTool:
             msg = "the parameter `task` is missing: say what the sub-agent is to do"
             raise ToolFailed(msg, "invalid_arguments")
         parent: TurnState = context.turn
+        run = self._run(task, context, parent)
+        if (home := parent.event_loop) is not asyncio.get_running_loop():  # an async tool of the user's calls this one
+            return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(run, home))
+        return await run
+
+    async def _run(self, task: str, context: ToolContext, parent: TurnState) -> dict[str, Any]:
+        """The sub-agent's turn, in the event loop of its parent's.
+
+        Raises:
+            ToolFailed: It failed, or may not be started.
+        """
         if refusal := parent.request.policies.delegation.refusal():
             raise ToolFailed(refusal, "delegation_depth")
         async with parent.delegates:

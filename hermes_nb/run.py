@@ -16,6 +16,7 @@ from weakref import WeakValueDictionary
 import anyio
 
 from hermes_nb.interrupts import stop_button
+from hermes_nb.tools.context import under_way
 from hermes_nb.turn.inbox import Inbox
 from hermes_nb.turn.loop import run_turn
 from hermes_nb.turn.recorder import Recorder
@@ -287,11 +288,11 @@ class Run:
         Raises:
             TimeoutError: The turn was not over in time; it goes on.
             KeyboardInterrupt: Stop was pressed a second time.
-            RuntimeError: The turn's own thread asks.
+            RuntimeError: The turn itself asks: a sink, or a tool of it.
             Exception: A bug, ours or in code of yours that the turn called; a failing model is none.
         """
-        if threading.current_thread() is self._thread:
-            msg = "a turn cannot wait for its own end; a sink or an async tool of it asked for the result"
+        if threading.current_thread() is self._thread or _is_called_by(self.turn_id):
+            msg = "a turn cannot wait for its own end; a sink or a tool of it asked for the result"
             raise RuntimeError(msg)
         try:
             with stop_button(self._interrupt_by_kernel) as button:
@@ -429,3 +430,12 @@ class Run:
 
     def _tell_steer(self, note: Steer) -> None:
         self._recorder.tell(events.Steered(note.id, note.text, note.status, note.reason))
+
+
+def _is_called_by(turn_id: str) -> bool:
+    """Whether a tool of this turn, or of a sub-agent below it, is what runs here."""
+    call = under_way.get()
+    turn = None if call is None else call.turn
+    while turn is not None and turn.request.turn_id != turn_id:
+        turn = turn.request.parent
+    return turn is not None

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakSet
 
+from hermes_nb.tools.loops import ToolLoop
 from hermes_nb.tools.saving import Saves
 from hermes_nb.vocabulary.budget import IterationBudget
 from hermes_nb.vocabulary.failures import HermesError
@@ -95,6 +96,7 @@ class ToolContext:
         turn: The running turn, opaque; for tools that start other agents.
         checkpoints: Saves files before a tool that writes changes them, where the agent has that.
         saves: The snapshots that the turn has taken so.
+        loop: Where async tools run.
         event: The open scope of this call; a delegate notes the turn that it started there.
         interest: Whether somebody still waits for this call.
     """
@@ -111,6 +113,7 @@ class ToolContext:
     turn: Any = field(default=None, repr=False)
     checkpoints: Checkpoints | None = field(default=None, repr=False)
     saves: Saves = field(default_factory=lambda: Saves(""), repr=False)
+    loop: ToolLoop = field(default_factory=ToolLoop, repr=False)
     event: Tool | None = field(default=None, repr=False)
     interest: Interest = field(default_factory=Interest, repr=False)
 

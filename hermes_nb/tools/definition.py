@@ -27,7 +27,7 @@ from hermes_nb.vocabulary.failures import ToolDefinitionError
 from hermes_nb.vocabulary.messages import ToolSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
     from hermes_nb.tools.context import ToolContext
 
@@ -158,21 +158,27 @@ class FunctionTool(Generic[P, R]):
         return ToolSpec(signature.name, told, signature.parameters, self.guidance)
 
     async def invoke(self, arguments: Mapping[str, Any], context: ToolContext) -> object:
-        """Validate the arguments and call the function; a plain function runs in a thread of its own."""
+        """Validate the arguments and call the function: a plain one in a thread, an async one in the tools' loop."""
         keywords = self.signature.validate(arguments)
         if name := self.signature.context_parameter:
             keywords[name] = context
-        call = functools.partial(cast("Callable[..., R]", self.function), **keywords)
-        value = call() if _is_async(self.function) else await _in_thread(call, self.spec.name, context)
-        return await value if inspect.isawaitable(value) else value
+
+        def abandoned() -> None:
+            context.give_up()
+            told = f"{self.spec.name} still runs in its thread; nobody waits for its result"
+            context.recorder.tell(Degraded("tool", told))
+
+        call = functools.partial(cast("Callable[..., Any]", self.function), **keywords)
+        if not _is_async(self.function):
+            value = await run_in_thread(call, name=f"tool {self.spec.name}", on_abandoned=abandoned)
+            if not inspect.isawaitable(value):
+                return value
+            call = functools.partial(_itself, value)
+        return await context.loop.run(call, on_abandoned=abandoned)
 
 
-async def _in_thread(call: Callable[[], R], name: str, context: ToolContext) -> R:
-    def abandoned() -> None:
-        context.give_up()
-        context.recorder.tell(Degraded("tool", f"{name} still runs in its thread; nobody waits for its result"))
-
-    return await run_in_thread(call, name=f"tool {name}", on_abandoned=abandoned)
+async def _itself(value: Awaitable[Any]) -> Any:
+    return await value
 
 
 def _innermost(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -219,8 +225,8 @@ def tool(
 
     The schema comes from the annotations, the descriptions from the docstring (Google, NumPy or reST style).
     A parameter without annotation takes any JSON value. Arguments that `functools.partial` fixed are not shown to the
-    model. A parameter annotated `ToolContext` is filled in by the loop. Plain functions run in threads; an async
-    function runs in the turn's own event loop and must not block it.
+    model. A parameter annotated `ToolContext` is filled in by the loop. Plain functions run in threads; the async
+    functions of a turn share an event loop of their own, in a thread beside the turn's.
 
     Args:
         function: The function; left out when options are given: `@tool(parallel_safe=True)`.

@@ -68,6 +68,11 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_Worker.free.clear)  # threads do not live on in a forked process
 
 
+def in_thread(name: str, job: Callable[[], None]) -> None:
+    """Run a job that never raises in a daemon thread of this name; nobody waits for it."""
+    _Worker.start_job(name, job)
+
+
 async def run_in_thread(function: Callable[[], T], *, name: str = "tool", on_abandoned: Callable[[], None]) -> T:
     """Run a function in a daemon thread, with the context variables of the caller.
 
@@ -97,7 +102,7 @@ async def run_in_thread(function: Callable[[], T], *, name: str = "tool", on_aba
             return  # the loop is closed: the turn has ended without this thread
 
     context = contextvars.copy_context()
-    _Worker.start_job(name, work)
+    in_thread(name, work)
     try:
         await done.wait()
     finally:

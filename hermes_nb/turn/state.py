@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import secrets
 import time
@@ -15,6 +16,7 @@ from hermes_nb.policies.guardrails import GuardrailState
 from hermes_nb.policies.limits import priced
 from hermes_nb.policies.thinking import ThinkingFilter
 from hermes_nb.policies.tokens import TokenMeter
+from hermes_nb.tools.loops import ToolLoop
 from hermes_nb.tools.saving import Saves
 from hermes_nb.tools.stored import READER
 from hermes_nb.turn.chain import Chain
@@ -92,6 +94,7 @@ class TurnState:
         threshold: Tokens at which a compression is due.
         ending: Why the turn is over; None while it goes on.
         saves: The snapshots of files; a sub-agent shares its parent's.
+        loop: Where async tools run; a sub-agent shares its parent's.
         delegates: Lets only so many sub-agents work at the same time.
     """
 
@@ -129,7 +132,9 @@ class TurnState:
     shortened: bool = False
     ending: Ending | None = None
     started: float = field(default_factory=time.monotonic)
+    event_loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
     saves: Saves = field(init=False)
+    loop: ToolLoop = field(init=False)
     delegates: anyio.CapacityLimiter = field(init=False)
     _call_ids: set[str] = field(default_factory=set)
 
@@ -139,6 +144,7 @@ class TurnState:
         self.sizes.begin_turn()
         parent = self.request.parent
         self.saves = Saves(self.request.turn_id) if parent is None else parent.saves
+        self.loop = ToolLoop() if parent is None else parent.loop
         self.delegates = anyio.CapacityLimiter(self.request.policies.delegation.at_once)
 
     # ------------------------------------------------------------------------------------- the history
@@ -334,6 +340,8 @@ class TurnState:
         notes = self.inbox.close(f"the turn ended ({ending.reason}) before the next tool results")
         for note in notes:
             self.recorder.tell(events.Steered(note.id, note.text, "undelivered", note.reason))
+        if self.request.parent is None:
+            self.loop.close()
         result = self._result(ending, "\n".join(note.text for note in notes) or None)
         _fill_in(turn, result, self.counts)
         return result

@@ -158,6 +158,7 @@ async def run_tools(state: TurnState, reply: Reply) -> None:
         recorder=state.recorder,
         checkpoints=request.checkpoints,
         saves=state.saves,
+        loop=state.loop,
         directory=request.toolbox.spill,
         turn=state,
     )

@@ -458,7 +458,7 @@ def test_the_batchs_time_binds_all_tools_without_a_timeout_of_their_own():
 
 
 def test_an_interrupt_tells_apart_what_finished_what_ran_and_what_never_began():
-    began = anyio.Event()
+    began = threading.Event()
 
     @tool(parallel_safe=True)
     async def quick() -> str:
@@ -469,7 +469,10 @@ def test_an_interrupt_tells_apart_what_finished_what_ran_and_what_never_began():
         began.set()
         await anyio.sleep(TIME_ENOUGH)
 
-    batch = run_batch([quick, long, echo], ask("quick"), ask("long"), ask("echo"), cancel_when=began.wait)
+    async def has_begun() -> None:
+        await anyio.to_thread.run_sync(began.wait)
+
+    batch = run_batch([quick, long, echo], ask("quick"), ask("long"), ask("echo"), cancel_when=has_begun)
     assert batch.cancelled
     assert batch.statuses == ["ok", "cancelled", "skipped"]
     assert batch.texts[0] == "the real result"

@@ -1,0 +1,106 @@
+"""The event loop of a turn's async tools, in a thread of its own: a tool that blocks it does not block the turn."""
+
+from __future__ import annotations
+
+import asyncio
+import weakref
+from contextlib import suppress
+from typing import TYPE_CHECKING, TypeVar
+
+import anyio
+
+from hermes_nb.tools.threads import in_thread
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from concurrent.futures import Future
+
+T = TypeVar("T")
+
+CLEANING_UP = 0.5
+"""Seconds in which an async tool that is cancelled may come to its end."""
+
+
+class ToolLoop:
+    """One event loop for all async tools of a turn and of its sub-agents, so that they may share clients and locks.
+
+    It is started with the first tool. One that a tool still blocks after an interrupt is left to that tool, and the
+    next call gets another.
+    """
+
+    def __init__(self) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._running: set[Future[None]] = set()
+        self._ends: list[weakref.finalize[..., ToolLoop]] = []
+
+    async def run(self, function: Callable[[], Awaitable[T]], *, on_abandoned: Callable[[], None]) -> T:
+        """Await what a function gives there, with the context variables of the caller.
+
+        Args:
+            function: What to call.
+            on_abandoned: Called when the wait was cancelled, and the function has not come to its end in time.
+
+        Returns:
+            What the function gave, also where it finished in spite of a cancellation.
+
+        Raises:
+            BaseException: Whatever the function raised.
+        """
+        here, ended, scope = asyncio.get_running_loop(), asyncio.Event(), anyio.CancelScope()
+        outcome: list[tuple[T | None, BaseException | None]] = []
+
+        async def work() -> None:
+            with scope:
+                try:
+                    outcome.append((await function(), None))
+                except BaseException as error:  # noqa: BLE001  it is raised again where the result is awaited
+                    outcome.append((None, error))
+            with suppress(RuntimeError):  # the turn has ended without this tool
+                here.call_soon_threadsafe(ended.set)
+
+        loop = self._started()
+        running = asyncio.run_coroutine_threadsafe(work(), loop)
+        self._running.add(running)  # event loops hold their tasks weakly
+        running.add_done_callback(self._running.discard)
+        try:
+            await ended.wait()
+        except anyio.get_cancelled_exc_class():
+            loop.call_soon_threadsafe(scope.cancel)
+            with anyio.move_on_after(CLEANING_UP, shield=True):
+                await ended.wait()
+            if not outcome:
+                self._loop = None
+                on_abandoned()
+            if not outcome or isinstance(outcome[0][1], asyncio.CancelledError):
+                raise
+        value, error = outcome[0]
+        if error is not None:
+            raise error
+        return value  # type: ignore[return-value]  # set whenever there is no error
+
+    def close(self) -> None:
+        """End the loop, when what runs there lets it."""
+        for end in self._ends:
+            end()
+
+    def _started(self) -> asyncio.AbstractEventLoop:
+        if self._loop is None:
+            self._loop, stop = asyncio.new_event_loop(), asyncio.Event()
+            self._ends.append(weakref.finalize(self, _stop, self._loop, stop))
+            in_thread("async tools", _serving(self._loop, stop))
+        return self._loop
+
+
+def _serving(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> Callable[[], None]:
+    """The thread's body; it cancels what is left at the end."""
+
+    def serve() -> None:
+        with asyncio.Runner(loop_factory=lambda: loop) as runner:
+            runner.run(stop.wait())
+
+    return serve
+
+
+def _stop(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
+    with suppress(RuntimeError):  # it has ended already
+        loop.call_soon_threadsafe(stop.set)
