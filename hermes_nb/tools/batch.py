@@ -155,6 +155,9 @@ class Batch:
         if self.box.spill is not None and not short.stored_at:
             told = f"the whole result of {result.call.name} could not be written to {self.box.spill}"
             self.context.recorder.tell(events.Degraded("tool", told))
+        if short.deleted:
+            told = f"{short.deleted} stored results of other conversations were deleted, the oldest first, to make room"
+            self.context.recorder.tell(events.Degraded("tool", told))
         value = result.value if result.value is not None else result.content
         return replace(result, content=short.content, value=value, truncated=True, stored_at=short.stored_at)
 

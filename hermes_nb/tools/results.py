@@ -6,6 +6,7 @@ import base64
 import hashlib
 import json
 import os
+import re
 import traceback
 from contextlib import suppress
 from dataclasses import dataclass
@@ -27,6 +28,12 @@ PREVIEW = 1_500
 
 ERROR_LIMIT = 2_000
 """Characters of an error's text."""
+
+STORE_LIMIT = 1_000_000_000
+"""Bytes of all results that are kept in files, those of all conversations together."""
+
+STORED = re.compile(r"[0-9a-f]{20}\.txt")
+"""The name of a file with a whole result."""
 
 _CHARACTERS_PER_TOKEN = 4
 _FRAMES = 3
@@ -169,10 +176,12 @@ class Shortened:
     Attributes:
         content: What is left, with a sentence that tells where the whole is.
         stored_at: The file that holds the whole text; empty if it could not be written.
+        deleted: Stored results of other conversations that had to go for it.
     """
 
     content: Content
     stored_at: str
+    deleted: int = 0
 
 
 def shorten(content: Content, directory: Path | None, *, preview: int = PREVIEW) -> Shortened:
@@ -184,7 +193,7 @@ def shorten(content: Content, directory: Path | None, *, preview: int = PREVIEW)
         preview: Characters that are left.
     """
     text = plain(content)
-    stored_at = store(text, directory)
+    stored_at, deleted = store(text, directory)
     where = (
         f"the whole is in {stored_at} and can be read with read_result" if stored_at else "the rest could not be kept"
     )
@@ -194,21 +203,64 @@ def shorten(content: Content, directory: Path | None, *, preview: int = PREVIEW)
         f"{text[:head]}\n[… {len(text) - head - tail:,} characters left out …]\n{text[-tail:]}"
     )
     if isinstance(content, str):
-        return Shortened(cut, stored_at)
+        return Shortened(cut, stored_at, deleted)
     pictures = tuple(part for part in content if part.get("type") != "text")
-    return Shortened(({"type": "text", "text": cut}, *pictures), stored_at)
+    return Shortened(({"type": "text", "text": cut}, *pictures), stored_at, deleted)
 
 
-def store(text: str, directory: Path | None) -> str:
-    """Write a text to a file of its own; returns the path, or an empty text if that was not possible."""
+def store(text: str, directory: Path | None) -> tuple[str, int]:
+    """Write a text to a file of its own, with room made for it.
+
+    Args:
+        text: The text.
+        directory: The conversation's, beside those of other conversations.
+
+    Returns:
+        The path, or an empty text if that was not possible; and how many files of other conversations were deleted.
+    """
     if directory is None:
-        return ""
-    path = directory / f"{hashlib.sha256(text.encode()).hexdigest()[:20]}.txt"
+        return "", 0
+    data = text.encode()
+    path, deleted = directory / f"{hashlib.sha256(data).hexdigest()[:20]}.txt", 0
     try:
+        deleted = make_room(directory, len(data))
         directory.mkdir(parents=True, exist_ok=True)
         beside = path.with_suffix(f".{os.getpid()}.part")
-        beside.write_text(text, encoding="utf-8", newline="")
+        beside.write_bytes(data)
         beside.replace(path)
     except OSError:
-        return ""
-    return str(path)
+        return "", deleted
+    return str(path), deleted
+
+
+def make_room(directory: Path, size: int) -> int:
+    """Keep the stored results of all conversations within `STORE_LIMIT`: what was unused for longest goes first.
+
+    Args:
+        directory: Of the conversation that needs room; its own results stay.
+        size: Bytes that it needs.
+
+    Returns:
+        How many files were deleted.
+
+    Raises:
+        OSError: The conversation alone fills the store.
+    """
+    others, total, deleted = [], size, 0
+    for path in directory.parent.glob("*/*.txt"):
+        with suppress(OSError):
+            if STORED.fullmatch(path.name):
+                stat = path.stat()
+                total += stat.st_size
+                others += [(stat.st_mtime, stat.st_size, path)] if path.parent != directory else []
+    for _, freed, path in sorted(others):
+        if total <= STORE_LIMIT:
+            break
+        with suppress(OSError):
+            path.unlink()
+            total, deleted = total - freed, deleted + 1
+            path.parent.rmdir()  # if it was the last one
+    if total > STORE_LIMIT:
+        msg = f"the results of this conversation alone fill the {STORE_LIMIT:,} bytes that are kept"
+        raise OSError(msg)
+    return deleted

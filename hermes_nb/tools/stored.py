@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import re
+import os
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from hermes_nb.tools.context import ToolFailed
 from hermes_nb.tools.definition import FunctionTool, tool
+from hermes_nb.tools.results import STORED
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 READER = "read_result"
-_NAME = re.compile(r"[0-9a-f]{20}\.txt")
 _LONGEST = 20_000
 
 
@@ -28,11 +29,16 @@ def result_reader(directory: Path) -> FunctionTool[[str, int, int], str]:
             start: The first character, from 0.
             characters: How many, at most 20,000.
         """
-        names = _NAME.findall(file)  # whatever stands around the name
+        names = STORED.findall(file)  # whatever stands around the name
         path = directory / (names[-1] if names else "")
         if not path.is_file():
-            msg = f"There is no stored result {file[-100:]!r}; take the name from the shortened result."
+            msg = (
+                f"There is no stored result {file[-100:]!r}. Take the name from the shortened result; if it is right, "
+                "the result was deleted to make room for newer ones: call the tool again."
+            )
             raise ToolFailed(msg, "not_found")
+        with suppress(OSError):
+            os.utime(path)  # what is used stays longest
         text = path.read_text(encoding="utf-8")
         start = max(0, start)
         end = min(len(text), start + max(1, min(characters, _LONGEST)))

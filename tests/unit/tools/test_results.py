@@ -7,6 +7,7 @@ import datetime as dt
 import decimal
 import enum
 import json
+import os
 import pathlib
 import uuid
 
@@ -162,7 +163,7 @@ def test_long_parts_are_cut_and_keep_their_pictures(tmp_path):
 
 
 def test_equal_texts_share_one_file_and_no_part_file_is_left(tmp_path):
-    first, second = results.store("text\r\n", tmp_path), results.store("text\r\n", tmp_path)
+    first, second = results.store("text\r\n", tmp_path)[0], results.store("text\r\n", tmp_path)[0]
     assert first == second
     assert [path.name for path in tmp_path.iterdir()] == [pathlib.Path(first).name]
     assert pathlib.Path(first).read_bytes() == b"text\r\n"
@@ -180,13 +181,13 @@ def test_the_model_reads_the_rest_of_a_long_result_piece_by_piece(tmp_path):
 
 @pytest.mark.parametrize("around", ["{}", "`{}`;", "file {}.", "./elsewhere/{}", '"{}"'])
 def test_the_name_of_a_stored_result_may_be_given_in_any_way(tmp_path, around):
-    name = pathlib.Path(results.store("the whole text", tmp_path)).name
+    name = pathlib.Path(results.store("the whole text", tmp_path)[0]).name
     read = result_reader(tmp_path)
     assert read(around.format(name), 4, 5) == "[Characters 4 to 9 of 14.]\nwhole"
 
 
 def test_at_most_20000_characters_are_read_at_once(tmp_path):
-    stored = results.store("x" * 50_000, tmp_path)
+    stored = results.store("x" * 50_000, tmp_path)[0]
     assert result_reader(tmp_path)(stored, 0, 10**9).startswith("[Characters 0 to 20,000 of 50,000.]")
 
 
@@ -204,3 +205,71 @@ def test_the_model_reads_nothing_else(tmp_path, file):
 def test_a_tool_of_the_users_own_keeps_its_name(tmp_path):
     box = Toolbox([tool(name="read_result")(lambda: "mine")], spill=tmp_path)
     assert run_batch(box, ask("read_result")).texts == ["mine"]
+
+
+# --------------------------------------------------------------------------------------------- how many are kept
+
+
+@pytest.fixture
+def small_store(tmp_path, monkeypatch):
+    """A store with room for four results of 100,000 characters."""
+    monkeypatch.setattr(results, "STORE_LIMIT", 420_000)
+    return tmp_path / "results"
+
+
+def long_result(store: pathlib.Path, conversation: str, letter: str):
+    """A batch of one call in this conversation, whose result is too long."""
+    long = tool(name="long", result_limit=1_000)(lambda: letter * 100_000)
+    return run_batch([long], ask("long"), spill=store / conversation)
+
+
+def used(stored_at: str, day: int) -> None:
+    """Make it look as if the file was used for the last time on this day."""
+    os.utime(stored_at, (day * 86_400, day * 86_400))
+
+
+def test_the_store_stays_within_its_bound_and_says_what_was_deleted(small_store):
+    stored = {}
+    for day, letter in enumerate("abcd", 1):
+        stored[letter] = long_result(small_store, f"conversation {letter}", letter).results[0].stored_at
+        used(stored[letter], day)
+    read = result_reader(small_store / "conversation a")
+    assert read(stored["a"], 0, 5).endswith("aaaaa")  # used again: it is not the oldest any more
+
+    batch = long_result(small_store, "conversation e", "e")
+    assert not pathlib.Path(stored["b"]).parent.exists()
+    assert all(pathlib.Path(stored[letter]).exists() for letter in "acd")
+    assert pathlib.Path(batch.results[0].stored_at).exists()
+    assert "1 stored results of other conversations were deleted" in batch.told("degraded")[0].detail
+
+
+def test_a_result_that_was_deleted_is_said_to_be(small_store):
+    first = long_result(small_store, "first", "a").results[0].stored_at
+    used(first, 1)
+    for letter in "bcde":
+        long_result(small_store, "second", letter)
+
+    box = Toolbox([tool(name="long")(lambda: 1)], spill=small_store / "first")
+    [result] = run_batch(box, ask("read_result", file=first)).results
+    assert (result.status, result.error_type) == ("error", "not_found")
+    assert "deleted to make room" in result.content
+
+
+def test_a_conversation_keeps_its_own_results_and_says_when_no_more_fit(small_store):
+    batches = [long_result(small_store, "one", letter) for letter in "abcde"]
+    stored = [batch.results[0].stored_at for batch in batches]
+
+    assert all(pathlib.Path(path).exists() for path in stored[:4])
+    assert stored[4] == ""
+    assert "could not be kept" in batches[4].texts[0]
+    assert [what.part for what in batches[4].told("degraded")] == ["tool"]
+
+
+def test_nothing_but_stored_results_is_ever_deleted(small_store):
+    (small_store / "one").mkdir(parents=True)
+    for name in ("notes.txt", "a" * 20 + ".csv", "b" * 19 + ".txt"):
+        (small_store / "one" / name).write_text("x" * 500_000)
+        used(small_store / "one" / name, 1)
+    long_result(small_store, "two", "a")
+
+    assert len(list((small_store / "one").iterdir())) == 3
