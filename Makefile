@@ -10,7 +10,7 @@ BIN    := .venv/bin
 RUN    := $(BIN)/python
 
 .DEFAULT_GOAL := help
-.PHONY: help demo lab model test check docs bench interop differential matrix chromium build clean
+.PHONY: help demo lab model test check docs bench interop differential mutate matrix chromium build clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -66,6 +66,9 @@ differential: .venv/dev.stamp  ## the same scripts through the original, in an e
 
 matrix: .venv/pip.stamp  ## the tests with every Python on this machine, and with the oldest dependencies
 	@$(RUN) tools/matrix.py
+
+mutate: .venv/dev.stamp  ## change each constant of the policies a little: does a test notice?
+	@$(RUN) tools/mutate.py
 
 chromium: .venv/dev.stamp  ## a browser for the panel's tests, from Debian's packages
 	@$(RUN) tools/chromium.py

@@ -177,15 +177,16 @@ def test_loop_50_a_scratchpad_that_is_not_closed():
     assert result.text == "522,000"
 
 
-def test_loop_51_an_overflow_for_ever():
+@pytest.mark.parametrize("too_long", [status(400, {"error": {"message": "prompt is too long"}}), status(413)])
+def test_loop_51_an_overflow_for_ever(too_long):
     """At most 3 compressions, `compression_exhausted`, the history kept."""
-    too_long = status(400, {"error": {"message": "prompt is too long"}})
     with Server(always(lambda request: say("A summary.") if len(request.messages) == 1 else too_long)) as server:
         result = run(agent(server), history=long_history())
 
     main = [request for request in server.requests if len(request.messages) > 1]
     assert len(main) <= 4
     assert 1 <= result.compressions <= 3
+    assert set(result.trace.attempts_df().outcome) == {"compress", "success"}
     assert (result.exit_reason, result.failed) == (hn.ExitReason.COMPRESSION_EXHAUSTED, True)
     assert result.messages[-1].text == "How many people live in Lyon?"
 

@@ -33,6 +33,28 @@ def test_an_old_result_becomes_one_line_that_tells_its_call():
     assert (result.tool_call_id, result.name) == (history[1].tool_call_id, "read_file")
 
 
+def test_one_line_shows_80_characters_of_the_arguments_and_of_the_result():
+    history = round_of("b" * 300, arguments=json.dumps({"a": "a" * 200}))
+    [_, result] = prune(history, size=size)
+    assert result.content == f'[read({{"a": "{"a" * 73}…) gave 300 characters, beginning: {"b" * 80}]'
+    exact = round_of("b" * 300, arguments=f'{{"a": "{"a" * 71}"}}')
+    assert "…" not in prune(exact, size=size)[1].content
+
+
+def test_messages_that_just_fit_are_left_alone():
+    history = round_of("x" * 1_000)
+    assert prune(history, size=size, room=sum(map(size, history))) == history
+    assert cut_results(history, size=size, room=sum(map(size, history))) == history
+
+
+def test_texts_of_200_characters_in_arguments_are_left_alone():
+    arguments = json.dumps({"short": "x" * 200, "long": "y" * 201, "much": "z" * 500})
+    [call, _] = prune(round_of("ok", arguments=arguments), size=size)
+    cut = json.loads(call.tool_calls[0].arguments)
+    assert cut["short"] == "x" * 200
+    assert cut["long"] == "y" * 200 + "… (1 more characters)"
+
+
 def test_short_results_are_left_alone():
     history = round_of("x" * 200, "y" * 201)
     [_, short, long] = prune(history, size=size)
@@ -60,8 +82,8 @@ def test_long_arguments_are_cut_and_still_valid_json():
     [call, _] = prune(round_of("ok", arguments=arguments), size=size)
     cut = json.loads(call.tool_calls[0].arguments)
     assert (cut["path"], cut["n"]) == ("a.py", 3)
-    assert len(cut["content"]) < 300
-    assert len(cut["nested"][0]["text"]) < 300
+    assert cut["content"] == "line\n" * 40 + "… (2,300 more characters)"
+    assert cut["nested"][0]["text"] == "é" * 200 + "… (700 more characters)"
 
 
 @pytest.mark.parametrize(("length", "cut"), [(500, False), (501, True)])
