@@ -16,7 +16,7 @@ from hermes_nb.policies.guard import RateGuard
 from hermes_nb.policies.guardrails import Guardrails
 from hermes_nb.policies.limits import BudgetNotice, Ceiling, Delegation, Grace, Refund
 from hermes_nb.policies.retry import Retry
-from hermes_nb.providers.base import Provider
+from hermes_nb.providers.base import Provider, is_provider
 from hermes_nb.run import Run
 from hermes_nb.session import Session
 from hermes_nb.tools.checkpoints import Checkpoints
@@ -391,7 +391,7 @@ def _chain(models: Models) -> tuple[Provider, ...]:
 
 
 def _provider(model: str | Provider) -> Provider:
-    if isinstance(model, Provider):
+    if is_provider(model):
         return model
     from hermes_nb.providers.registry import resolve  # noqa: PLC0415  with it comes httpx, which a script does not need
 

@@ -12,7 +12,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from hermes_nb.agent import Agent
-from hermes_nb.providers.base import Provider
+from hermes_nb.providers.base import is_provider
 from hermes_nb.vocabulary.budget import IterationBudget
 from hermes_nb.vocabulary.failures import ConfigurationError
 
@@ -155,11 +155,11 @@ def _unique(named: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
 
 def label_of(value: Any) -> Any:
     """How a setting's value stands in a column: a number or a short text that the next kernel finds again."""
-    if hasattr(value, "item") and not isinstance(value, Provider):
+    if hasattr(value, "item") and not is_provider(value):
         value = value.item()  # a number of numpy's
     if value is None or isinstance(value, bool | int | float | str):
         return value
-    if isinstance(value, Provider):
+    if is_provider(value):
         return f"{value.name}:{value.model}"
     if isinstance(value, IterationBudget):
         return value.view().limit
@@ -216,7 +216,7 @@ def _whole(value: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    return value.item() if hasattr(value, "item") and not isinstance(value, Provider) else value
+    return value.item() if hasattr(value, "item") and not is_provider(value) else value
 
 
 def _seed(seed: int | None, prompt: Content, repeat: int) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import http.client
 import importlib.resources
 import importlib.util
 import json
@@ -27,6 +28,7 @@ import weakref
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar
+from urllib.parse import urlsplit
 
 from hermes_nb.providers.weights import EMBEDDED, progress_bar
 from hermes_nb.vocabulary.failures import ConfigurationError
@@ -38,6 +40,9 @@ EMBEDDED_MODEL = "qwen2.5-coder-0.5b-instruct"
 
 START_TIMEOUT = 120.0
 """Seconds until the engine must listen; it takes 1.5 to 4 s on two busy cores."""
+
+BUSY = 2.0
+"""Seconds in which an engine that is busy answers that it is there, and one that dies is gone."""
 
 TICK = 0.1
 """Seconds between two looks at whether the start is still wanted."""
@@ -103,7 +108,7 @@ class Engine:
             Unwanted: It was given up.
         """
         with _held(self._lock, unwanted):
-            if self._child is None or not self._child.alive:
+            if self._child is None or not self._child.answers():
                 require_engine()
                 if self._end:
                     self._end()
@@ -207,6 +212,22 @@ class _Child:
     @property
     def alive(self) -> bool:
         return self.process.poll() is None
+
+    def answers(self) -> bool:
+        """Whether it serves: a process that was killed runs on for a moment, and would take a request with it."""
+        place = urlsplit(self.url)
+        probe = http.client.HTTPConnection(place.hostname or "", place.port, timeout=BUSY)
+        try:
+            probe.request("GET", "/health")
+            return probe.getresponse().status > 0
+        except TimeoutError:
+            return self.alive
+        except (OSError, http.client.HTTPException):
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(BUSY)
+            return self.alive
+        finally:
+            probe.close()
 
     def _start(self, configuration: dict[str, Any], unwanted: threading.Event) -> str:
         assert self.process.stdin is not None

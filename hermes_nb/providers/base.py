@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeGuard, runtime_checkable
 
 from hermes_nb.vocabulary.failures import ConfigurationError
+from hermes_nb.vocabulary.protocols import conforms
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -108,6 +109,11 @@ class Provider(Protocol):
 
     def connect(self) -> AbstractAsyncContextManager[Connection]:
         """Open what one turn needs; closed at its end, also after an interrupt."""
+
+
+def is_provider(value: object) -> TypeGuard[Provider]:
+    """Whether something can be asked as a provider; a wrapper that delegates to one can."""
+    return conforms(value, Provider)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import difflib
 import os
 from typing import TYPE_CHECKING
 
-from hermes_nb.providers.base import Provider
+from hermes_nb.providers.base import Provider, is_provider
 from hermes_nb.providers.endpoints import ENDPOINTS
 from hermes_nb.vocabulary.failures import ConfigurationError
 
@@ -32,7 +32,7 @@ def resolve(model: str | Provider) -> Provider:
         ConfigurationError: The string is of another form, names no known provider, or the provider's key is missing.
     """
     if not isinstance(model, str):
-        if isinstance(model, Provider):
+        if is_provider(model):
             return model
         hint = "; make one of it with as_provider(function, name=...)" if callable(model) else ""
         msg = f"a model is a string such as 'openai:gpt-4.1-mini', or a provider, not {model!r}{hint}"

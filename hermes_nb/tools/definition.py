@@ -14,6 +14,7 @@ from typing import (
     ParamSpec,
     Protocol,
     SupportsIndex,
+    TypeGuard,
     TypeVar,
     cast,
     overload,
@@ -25,6 +26,7 @@ from hermes_nb.tools.threads import run_in_thread
 from hermes_nb.vocabulary.events import Degraded
 from hermes_nb.vocabulary.failures import ToolDefinitionError
 from hermes_nb.vocabulary.messages import ToolSpec
+from hermes_nb.vocabulary.protocols import conforms
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -63,6 +65,11 @@ class Tool(Protocol):
             ToolFailed: The call failed; the model reads the words of the exception.
             Exception: The call failed; the model reads type, message and a short traceback.
         """
+
+
+def is_tool(value: object) -> TypeGuard[Tool]:
+    """Whether something can be called as a tool; a wrapper that delegates to one can."""
+    return conforms(value, Tool)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from hermes_nb.tools import results
 from hermes_nb.tools.batch import Batch, segments
-from hermes_nb.tools.definition import FunctionTool, Tool, tool
+from hermes_nb.tools.definition import FunctionTool, Tool, is_tool, tool
 from hermes_nb.tools.names import closest
 from hermes_nb.tools.stored import READER, result_reader
 from hermes_nb.vocabulary.failures import ConfigurationError
@@ -144,7 +144,7 @@ class Toolbox:
 def _named(tools: Iterable[Tool | Callable[..., Any]]) -> dict[str, Tool]:
     named: dict[str, Tool] = {}
     for given in tools:
-        if isinstance(given, Tool):
+        if is_tool(given):
             known: Tool = given
         elif callable(given) and not isinstance(given, type):
             known = tool(given)

@@ -359,6 +359,15 @@ class TestTheProcess:
         assert ask(local, "Say yes.", max_tokens=2).usage.output_tokens
         assert local.engine.pid not in (None, first)
 
+    def test_a_request_right_after_a_crash_does_not_meet_the_dying_process(self):
+        local = hn.Local(context_window=1024)
+        ask(local, "Say yes.", max_tokens=2)
+        for end in (signal.SIGKILL, signal.SIGABRT, signal.SIGKILL):
+            first = local.engine.pid
+            os.kill(first, end)  # and nobody waits until it has ended
+            assert ask(local, "Say yes.", max_tokens=2).usage.output_tokens
+            assert local.engine.pid not in (None, first)
+
     def test_a_crash_in_the_middle_is_a_failure_or_a_part_and_the_turn_goes_on(self):
         local = hn.Local(context_window=1024)
 
