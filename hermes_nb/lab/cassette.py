@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeAlias
 
-from hermes_nb.lab.slots import with_models
+from hermes_nb.lab.wrapping import WrappedProvider, with_models
 from hermes_nb.logbook import Logbook
 from hermes_nb.turn.attempts import waiting
 from hermes_nb.turn.recorder import Recorder
@@ -132,17 +132,10 @@ class Cassette:
 
 
 @dataclass(frozen=True)
-class TapedProvider:
+class TapedProvider(WrappedProvider):
     """A provider whose answers are on a cassette; made by `Cassette`."""
 
-    inner: Provider
     cassette: Cassette = field(repr=False, compare=False)
-
-    def __getattr__(self, name: str) -> Any:
-        """Everything else is the provider's: its name, its model, its window."""
-        if name.startswith("_") or name == "inner":
-            raise AttributeError(name)
-        return getattr(self.inner, name)
 
     @asynccontextmanager
     async def connect(self) -> AsyncIterator[Connection]:

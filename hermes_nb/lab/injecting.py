@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
+from hermes_nb.lab.wrapping import WrappedProvider
 from hermes_nb.tools.context import ToolFailed
 from hermes_nb.vocabulary.failures import Failure, FailureReason, ProviderError
 from hermes_nb.vocabulary.messages import Message, Reply, ToolCall, Usage
@@ -15,7 +16,7 @@ from hermes_nb.vocabulary.messages import Message, Reply, ToolCall, Usage
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
 
-    from hermes_nb.providers.base import Connection, ModelRequest, OnText, Provider, Renewal
+    from hermes_nb.providers.base import Connection, ModelRequest, OnText, Renewal
     from hermes_nb.tools.context import ToolContext
     from hermes_nb.tools.definition import Tool, ToolOptions
     from hermes_nb.vocabulary.messages import ToolSpec
@@ -52,53 +53,12 @@ COST = Usage(0, 1)
 
 
 @dataclass(frozen=True)
-class FaultyProvider:
+class FaultyProvider(WrappedProvider):
     """A provider of a chain whose requests fail when the turn's draws say so; in all else it is the one inside."""
 
-    inner: Provider
     draw: Callable[[], str]
     retry_after: float | None
     seconds: float
-
-    @property
-    def name(self) -> str:
-        """That of the provider inside, as are all properties."""
-        return self.inner.name
-
-    @property
-    def model(self) -> str:
-        """The model asked for."""
-        return self.inner.model
-
-    @property
-    def identity(self) -> str:
-        """The quota that is used."""
-        return self.inner.identity
-
-    @property
-    def context_window(self) -> int | None:
-        """Tokens, if known."""
-        return self.inner.context_window
-
-    @property
-    def address(self) -> tuple[str, int | None]:
-        """Host and port."""
-        return self.inner.address
-
-    @property
-    def parameters(self) -> Mapping[str, Any]:
-        """Request parameters."""
-        return self.inner.parameters
-
-    @property
-    def stream(self) -> bool:
-        """Whether replies are streamed."""
-        return self.inner.stream
-
-    @property
-    def secrets(self) -> tuple[str, ...]:
-        """Texts that must never appear anywhere."""
-        return self.inner.secrets
 
     @asynccontextmanager
     async def connect(self) -> AsyncIterator[Connection]:

@@ -3,35 +3,25 @@
 from __future__ import annotations
 
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import anyio
 from filelock import FileLock, Timeout
 
-from hermes_nb.delegation import AgentTool
+from hermes_nb.lab.wrapping import WrappedProvider, with_models
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping
+    from collections.abc import AsyncIterator, Mapping
     from pathlib import Path
 
     from hermes_nb.agent import Agent
-    from hermes_nb.providers.base import Connection, ModelRequest, OnText, Provider, Renewal
-    from hermes_nb.tools.definition import Tool
+    from hermes_nb.providers.base import Connection, ModelRequest, OnText, Renewal
     from hermes_nb.vocabulary.failures import Failure
     from hermes_nb.vocabulary.messages import Reply
 
 LOOK = 0.02
 """Seconds between two looks for a free place."""
-
-
-def with_models(agent: Agent, wrap: Callable[[Provider], Provider]) -> Agent:
-    """The agent with each of its models, and of its sub-agents', in a wrapper."""
-
-    def wrapped(tool: Tool) -> Tool:
-        return replace(tool, agent=with_models(tool.agent, wrap)) if isinstance(tool, AgentTool) else tool
-
-    return agent.with_(models=list(map(wrap, agent.models)), tools=list(map(wrapped, agent.toolbox.tools.values())))
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,17 +65,10 @@ class Slots:
 
 
 @dataclass(frozen=True)
-class SlottedProvider:
+class SlottedProvider(WrappedProvider):
     """A provider whose requests wait for a place; made by `Slots`."""
 
-    inner: Provider
     slots: Slots = field(repr=False, compare=False)
-
-    def __getattr__(self, name: str) -> Any:
-        """Everything else is the provider's: its name, its model, its window."""
-        if name.startswith("_") or name in ("inner", "slots"):
-            raise AttributeError(name)
-        return getattr(self.inner, name)
 
     @asynccontextmanager
     async def connect(self) -> AsyncIterator[Connection]:

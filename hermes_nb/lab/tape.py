@@ -24,6 +24,12 @@ if TYPE_CHECKING:
     from hermes_nb.vocabulary.events import Event
     from hermes_nb.vocabulary.messages import Message, Reply
 
+SHOWN = 200
+"""Characters of a message that a mismatch shows."""
+
+BEFORE = 80
+"""Characters of them before the difference."""
+
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
@@ -223,7 +229,7 @@ def _difference(request: ModelRequest, chat: events.Chat) -> str:
     """How a request differs from the recorded one, in words; empty if it does not."""
     for number, (asked, recorded) in enumerate(zip(request.messages, chat.messages, strict=False)):
         if asked != recorded:
-            return f"message {number} differs\n  asked:    {_short(asked)}\n  recorded: {_short(recorded)}"
+            return f"message {number} differs\n{_side_by_side(asked, recorded)}"
     if len(request.messages) != len(chat.messages):
         return f"{len(request.messages)} messages; recorded: {len(chat.messages)}"
     if request.tools != chat.tools:
@@ -232,7 +238,23 @@ def _difference(request: ModelRequest, chat: events.Chat) -> str:
     return ""
 
 
-def _short(message: Message) -> str:
+def _side_by_side(asked: Message, recorded: Message) -> str:
+    """Both messages near the place where they part; with all their fields where what they say is the same."""
+    one, other = _told(asked), _told(recorded)
+    if one == other:
+        one, other = repr(asked), repr(recorded)
+    same = next(
+        (place for place, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other))
+    )
+    start = max(0, same - BEFORE)
+    return f"  asked:    {_excerpt(one, start)}\n  recorded: {_excerpt(other, start)}"
+
+
+def _told(message: Message) -> str:
     calls = "".join(f" {call.name}({call.arguments})" for call in message.tool_calls)
-    text = f"{message.role}: {message.text}{calls}"
-    return text if len(text) <= 200 else f"{text[:200]}..."  # noqa: PLR2004  enough to see the difference
+    return f"{message.role}: {message.text}{calls}"
+
+
+def _excerpt(text: str, start: int) -> str:
+    end = start + SHOWN
+    return f"{'...' * (start > 0)}{text[start:end]}{'...' * (len(text) > end)}"

@@ -204,6 +204,17 @@ def test_a_difference_shows_what_was_asked_and_what_was_recorded():
     assert "Be exact." in str(caught.value)
 
 
+def test_a_difference_far_down_in_a_long_text_is_shown_too():
+    long = "Be exact. " * 300
+    run = two_rounds(instructions=f"{long}Count twice.")
+
+    with pytest.raises(hn.ReplayMismatch) as caught:
+        hn.replay(run.trace, agent=run.agent.with_(instructions=f"{long}Count once.")).result()
+    assert "Count once." in str(caught.value)
+    assert "Count twice." in str(caught.value)
+    assert len(str(caught.value)) < 800
+
+
 def test_an_agent_with_a_smaller_budget_goes_another_way():
     run = two_rounds()
 

@@ -1,0 +1,74 @@
+"""Providers around providers: what all that stand between a turn and a model have in common."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from hermes_nb.delegation import AgentTool
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from hermes_nb.agent import Agent
+    from hermes_nb.providers.base import Provider
+    from hermes_nb.tools.definition import Tool
+
+
+def with_models(agent: Agent, wrap: Callable[[Provider], Provider]) -> Agent:
+    """The agent with each of its models, and of its sub-agents', in a wrapper."""
+
+    def wrapped(tool: Tool) -> Tool:
+        return replace(tool, agent=with_models(tool.agent, wrap)) if isinstance(tool, AgentTool) else tool
+
+    return agent.with_(models=list(map(wrap, agent.models)), tools=list(map(wrapped, agent.toolbox.tools.values())))
+
+
+@dataclass(frozen=True)
+class WrappedProvider:
+    """A provider that is the one inside in all but how it connects.
+
+    The properties are spelled out: Python 3.12 and newer find nothing else when they check for a protocol.
+    """
+
+    inner: Provider
+
+    @property
+    def name(self) -> str:
+        """That of the provider inside, as are all properties."""
+        return self.inner.name
+
+    @property
+    def model(self) -> str:
+        """The model asked for."""
+        return self.inner.model
+
+    @property
+    def identity(self) -> str:
+        """The quota that is used."""
+        return self.inner.identity
+
+    @property
+    def context_window(self) -> int | None:
+        """Tokens, if known."""
+        return self.inner.context_window
+
+    @property
+    def address(self) -> tuple[str, int | None]:
+        """Host and port."""
+        return self.inner.address
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        """Request parameters."""
+        return self.inner.parameters
+
+    @property
+    def stream(self) -> bool:
+        """Whether replies are streamed."""
+        return self.inner.stream
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """Texts that must never appear anywhere."""
+        return self.inner.secrets
