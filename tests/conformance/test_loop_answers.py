@@ -13,7 +13,7 @@ import time
 import pytest
 
 import hermes_nb as hn
-from tests.conformance.support import agent, population, run, todo_tool
+from tests.conformance.support import agent, population, run, todo_tool, waits
 from tests.support.pairing import problems
 from tests.support.server import (
     CUT,
@@ -30,6 +30,7 @@ from tests.support.server import (
     text_chunks,
     whole,
 )
+from tests.support.strict import refusals
 from tests.support.waiting import wait_for
 
 LYON = call("population", city="Lyon")
@@ -111,7 +112,9 @@ def test_loop_44_arguments_that_are_broken_for_ever(streamed):
 
     assert result.exit_reason is hn.ExitReason.INVALID_TOOL_CALLS
     assert "522000" not in str(result.messages)
-    assert problems(result.messages) == [] or all("cannot be read" in problem for problem in problems(result.messages))
+    assert len(server.requests) == 3
+    assert [wrong for request in server.requests for wrong in refusals(request)] == []
+    assert "not valid JSON" in server.requests[-1].messages[-1]["content"]
     assert server.requests[-1].messages[-2]["tool_calls"][0]["function"]["arguments"] == "{}"
 
 
@@ -141,11 +144,13 @@ def test_loop_47_only_thinking_then_text():
         result = run(agent(server))
 
     assert len(server.requests) == 2
+    assert len(waits(result)) == 1
+    assert 2 <= waits(result)[0] <= 3
     assert [message.text for message in result.messages][1:] == ["522,000"]
 
     with Server(always(say("", reasoning="hm"))) as server:
         lost = run(agent(server))
-    assert lost.exit_reason is hn.ExitReason.EMPTY_RESPONSE
+    assert (lost.exit_reason, len(server.requests)) == (hn.ExitReason.EMPTY_RESPONSE, 4)
     assert "thought" in lost.failure.message
 
 
@@ -168,9 +173,10 @@ def test_loop_49_a_refusal():
     assert "I cannot help with that." in result.failure.message
 
 
-def test_loop_50_a_scratchpad_that_is_not_closed():
+@pytest.mark.parametrize("tag", ["think", "thinking", "reasoning", "scratchpad", "REASONING_SCRATCHPAD"])
+def test_loop_50_a_scratchpad_that_is_not_closed(tag):
     """Thinking in tags is reasoning, not an answer: asked again like any reply without text."""
-    with Server(say("<think>let me see"), say("522,000")) as server:
+    with Server(say(f"<{tag}>let me see"), say("522,000")) as server:
         result = run(agent(server))
 
     assert len(server.requests) == 2

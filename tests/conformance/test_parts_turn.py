@@ -96,6 +96,8 @@ def test_parts_25_a_steer_before_any_tool():
 
     assert "Be quick." not in str(server.requests[0].messages[1:])
     assert (note.status, note.iteration) == ("delivered", 2)
+    result = server.requests[1].messages[-1]
+    assert (result["role"], "Be quick." in result["content"]) == ("tool", True)
 
 
 def test_parts_26_a_steer_never_touches_earlier_turns():
@@ -160,10 +162,18 @@ def test_parts_28_a_barrier_between_reads():
 @pytest.mark.parametrize("raw", ["[1]", '"text"', "12"])
 def test_parts_29_arguments_that_are_no_object(raw):
     """An error result, not run."""
-    with Server(call("population", raw=raw), say("ok")) as server:
-        result = run(agent(server))
+    ran = []
 
-    assert result.completed
+    @hn.tool
+    def note(text: str = "") -> str:
+        """Notes."""
+        ran.append(text)
+        return "noted"
+
+    with Server(call("note", raw=raw), say("ok")) as server:
+        result = run(agent(server, tools=[note]))
+
+    assert (result.completed, ran) == (True, [])
     assert "JSON object" in server.requests[1].messages[-1]["content"]
 
 
