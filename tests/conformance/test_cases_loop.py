@@ -51,7 +51,8 @@ def test_case_a03_a_refund_gives_back_the_only_counter():
     assert result.completed
     assert result.budget.used == 1
     refunds = result.trace.refunds_df()
-    assert len(refunds) == 5
+    assert refunds.used_before.tolist() == [1] * 5
+    assert refunds.used_after.tolist() == [0] * 5
 
 
 def test_case_a05_one_iteration_costs_one_unit_however_many_attempts():
@@ -141,10 +142,12 @@ def test_case_a12_a_compression_that_does_not_shrink():
         result = run(agent(server, compression=hn.Compression(context_window=4_096)), history=history)
 
     summaries = [request for request in server.requests if len(request.messages) == 1]
-    assert len(summaries) <= 30
+    assert 1 <= len(summaries) <= 30
     assert result.compressions <= 3
     assert result.exit_reason is hn.ExitReason.COMPRESSION_EXHAUSTED
-    assert result.messages[-1].text == "How many people live in Lyon?"
+    assert result.failed
+    said = [message.text for message in result.messages]
+    assert said == [row["content"] for row in history] + ["How many people live in Lyon?"]
 
 
 def test_case_a14_a_group_of_calls_is_kept_or_summed_up_together():
@@ -299,8 +302,9 @@ def test_case_a27_cut_arguments_never_run(finish):
         result = run(agent(server, tools=[write]))
 
     assert ran == []
-    assert result.exit_reason is hn.ExitReason.OUTPUT_TRUNCATED or result.failed
-    assert "cut" in result.detail or "middle" in result.detail or "ended" in result.detail
+    assert result.failed
+    assert result.exit_reason is hn.ExitReason.OUTPUT_TRUNCATED
+    assert "the reply ended in the middle of a tool call" in result.detail
 
 
 def test_case_a29_a_stream_that_is_dropped():
@@ -409,6 +413,29 @@ def test_case_a36_bad_references_do_not_sink_the_turn(limit):
     assert "good advice" in str(acting.requests[0].messages)
     assert result.budget.used == 1
     assert "chat broken ERROR 500" in tree(result)
+
+
+def test_case_a36_a_server_that_serves_one_at_a_time():
+    """With a limit of one, references never ask at the same time; their tokens are in the total."""
+    advice = always(slow(0.05, say("advice", usage=(100, 1))))
+    with Server(advice) as small, Server(say("ok", usage=(10, 1))) as acting:
+        references = [provider(small, model=name) for name in "abc"]
+        result = run(hn.Agent(hn.Mixture(references, provider(acting), parallel=1)))
+
+    assert (len(small.requests), small.busiest) == (3, 1)
+    assert (result.usage.input_tokens, result.budget.used) == (310, 1)
+
+
+def test_case_a36_an_interrupt_while_references_are_asked():
+    """All of their connections are closed, and the aggregator is not asked."""
+    with Server(always(stall())) as slow_ones, Server(always(say("ok"))) as acting:
+        references = [provider(slow_ones, model=name) for name in "abc"]
+        turn = hn.Agent(hn.Mixture(references, provider(acting))).start("q", session=False)
+        slow_ones.wait_for(3)
+        turn.interrupt()
+        assert turn.result(20).interrupted
+        assert all(request.wait().disconnected for request in slow_ones.requests)
+    assert acting.requests == []
 
 
 def test_case_a38_equal_and_missing_call_ids():

@@ -31,24 +31,25 @@ def test_case_b01_chunks_without_choices():
 
 
 @pytest.mark.parametrize(
-    ("events", "done", "requests"),
+    ("events", "done", "reason"),
     [
-        ([{"error": {"message": "internal", "code": 500}}], True, 2),
-        ([*text_chunks("a", "b", "c"), {"error": {"message": "internal", "code": 500}}], False, 2),
-        ([{"error": {"message": "quota exceeded", "code": 429}}], True, 2),
-        ([{"choices": [{"index": 0, "delta": {}, "finish_reason": "error"}]}], True, 2),
+        ([{"error": {"message": "internal", "code": 500}}], True, "server_error"),
+        ([*text_chunks("a", "b", "c"), {"error": {"message": "internal", "code": 500}}], False, "server_error"),
+        ([{"error": {"message": "quota exceeded", "code": 429}}], True, "rate_limit"),
+        ([{"choices": [{"index": 0, "delta": {}, "finish_reason": "error"}]}], True, "server_error"),
     ],
     ids=["first", "after text", "quota", "finish reason"],
 )
-def test_case_b03_an_error_inside_a_stream(events, done, requests):
+def test_case_b03_an_error_inside_a_stream(events, done, reason):
     """Classed like an HTTP error, asked again; text is not doubled."""
     with Server(stream(*events, done=done), say("whole answer")) as server:
         result = run(agent(server))
 
-    assert len(server.requests) == requests
+    assert len(server.requests) == 2
     assert result.text == "whole answer"
     attempts = result.trace.attempts_df()
     assert attempts.outcome.tolist() == ["retry", "success"]
+    assert result.trace.retries_df().reason.tolist() == [reason]
 
 
 def test_case_b03_an_overflow_inside_a_stream():
@@ -106,6 +107,17 @@ def test_case_b05_pieces_of_calls_in_every_form(form):
     assert results == ["522000", "236000"][:count]
 
 
+def test_case_b05_whole_calls_without_an_index():
+    """A body that was not streamed holds them as they are."""
+    named = [(f"c{n}", "population", f'{{"city": "{city}"}}') for n, city in enumerate(("Lyon", "Lille"))]
+    asked = [{"id": one, "function": {"name": name, "arguments": arguments}} for one, name, arguments in named]
+    body = {"choices": [{"message": {"role": "assistant", "content": None, "tool_calls": asked}}]}
+    with Server(whole(body), say("ok")) as server:
+        result = run(agent(server, model={"stream": False}))
+
+    assert [message.text for message in result.messages if message.role == "tool"] == ["522000", "236000"]
+
+
 @pytest.mark.parametrize(
     ("body", "requests", "reason"),
     [
@@ -140,7 +152,7 @@ def test_case_b09_what_cannot_heal_goes_to_the_next_provider(code):
         assert len(primary.requests) == before + 1
 
 
-def test_case_b11_reasoning_goes_back_where_it_is_wanted():
+def test_case_b11_reasoning_goes_back_where_it_is_wanted(tmp_path):
     """A server that wants it gets it, one that refuses it does not, also after a fallback."""
 
     def wants(request):
@@ -157,6 +169,12 @@ def test_case_b11_reasoning_goes_back_where_it_is_wanted():
 
     with Server(always(wants)) as server:
         assert run(agent(server)).text == "522,000"
+    with Server(always(wants)) as server:
+        assert run(agent(server), session=hn.Session(tmp_path / "log.db", id="c")).text == "522,000"
+        again = hn.Session(tmp_path / "log.db", id="c")
+        assert [message.reasoning for message in again.messages if message.tool_calls] == ["let me look"]
+        assert run(agent(server), session=again).completed
+    assert any(row.get("reasoning_content") == "let me look" for row in server.requests[-1].messages)
     turns = iter([calls(LYON, reasoning="hm"), *[status(500)] * 9])
     with Server(always(lambda _: next(turns))) as primary, Server(always(refuses)) as backup:
         assert run(agent(primary, backup)).text == "from the other"
@@ -219,7 +237,8 @@ def test_case_b15_unknown_tools_and_wrong_arguments():
 
     with Server(call("careless"), say("ok")) as server:
         run(agent(server, tools=[careless]))
-        assert 'hunter2-in-a-local"' not in server.requests[1].messages[-1]["content"].replace("password = ", "")
+        assert "RuntimeError" in server.requests[1].messages[-1]["content"]
+        assert "hunter2" not in server.requests[1].messages[-1]["content"]
 
 
 @pytest.mark.parametrize(
