@@ -26,6 +26,7 @@ from hermes_nb.run import Run
 from hermes_nb.session import Session
 from hermes_nb.tools.context import ToolContext, ToolFailed
 from hermes_nb.tools.definition import tool
+from hermes_nb.tools.toolbox import Toolbox
 from hermes_nb.turn.result import ExitReason, TurnResult
 from hermes_nb.vocabulary.budget import BudgetView, IterationBudget
 from hermes_nb.vocabulary.events import Event
@@ -143,6 +144,7 @@ __all__ = [  # noqa: RUF022  the nouns first, then everything else by the alphab
     "ToolDefinitionError",
     "ToolFailed",
     "ToolResult",
+    "Toolbox",
     "TraceError",
     "TurnFailed",
     "UnreadableTrace",

@@ -56,7 +56,7 @@ class Agent:
 
     Args:
         models: A model string (`"openai:gpt-4.1-mini"`), a provider, or a list of them: the chain of fallbacks.
-        tools: Functions, `@tool` functions, other agents' `as_tool()`.
+        tools: Functions, `@tool` functions, other agents' `as_tool()`; or a `Toolbox` of them, with limits of its own.
         instructions: What the model is told before everything else.
         name: Of the agent, on spans and in the panel.
         budget: Iterations of a turn; or an `IterationBudget`, which is then used itself and may be shared.
@@ -95,7 +95,7 @@ class Agent:
         self,
         models: Models,
         *,
-        tools: Iterable[Tool | Callable[..., Any]] = (),
+        tools: Iterable[Tool | Callable[..., Any]] | Toolbox = (),
         instructions: str = "",
         name: str = "agent",
         budget: int | IterationBudget = 90,
@@ -135,7 +135,7 @@ class Agent:
         )
         given = {
             "models": _chain(models),
-            "toolbox": Toolbox(tools),
+            "toolbox": tools if isinstance(tools, Toolbox) else Toolbox(tools),
             "instructions": instructions,
             "name": name,
             "budget": budget,
@@ -158,7 +158,7 @@ class Agent:
         """
         now: dict[str, Any] = {
             "models": self.models,
-            "tools": tuple(self.toolbox.tools.values()),
+            "tools": self.toolbox,
             "instructions": self.instructions,
             "name": self.name,
             "budget": self.budget,

@@ -8,7 +8,6 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from hermes_nb.lab.injecting import CALLS, FULL, REQUESTS, WRITES, FaultyProvider, FaultyTool
-from hermes_nb.tools.toolbox import Toolbox
 from hermes_nb.vocabulary.failures import ConfigurationError
 
 if TYPE_CHECKING:
@@ -105,14 +104,7 @@ class Faults:
             for place, provider in enumerate(request.chain)
         )
         box = request.toolbox
-        toolbox = Toolbox(
-            (FaultyTool(tool, calls.next) for tool in box.tools.values()),
-            workers=box.workers,
-            batch_timeout=box.batch_timeout,
-            result_limit=box.result_limit,
-            batch_limit=box.batch_limit,
-            spill=box.spill,
-        )
+        toolbox = box.with_(FaultyTool(tool, calls.next) for tool in box.tools.values())
         disk = (lambda: FULL if writes.next() else "") if self.disk_full else None
         return replace(request, chain=chain, toolbox=toolbox, disk=disk)
 

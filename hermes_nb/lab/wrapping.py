@@ -21,7 +21,8 @@ def with_models(agent: Agent, wrap: Callable[[Provider], Provider]) -> Agent:
     def wrapped(tool: Tool) -> Tool:
         return replace(tool, agent=with_models(tool.agent, wrap)) if isinstance(tool, AgentTool) else tool
 
-    return agent.with_(models=list(map(wrap, agent.models)), tools=list(map(wrapped, agent.toolbox.tools.values())))
+    tools = agent.toolbox.with_(map(wrapped, agent.toolbox.tools.values()))
+    return agent.with_(models=list(map(wrap, agent.models)), tools=tools)
 
 
 @dataclass(frozen=True)

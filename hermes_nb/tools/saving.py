@@ -53,8 +53,9 @@ class Saves:
             take = partial(checkpoints.snapshot, self.turn_id, self._iteration)
             try:
                 snapshot = await run_in_thread(take, name="checkpoint", on_abandoned=lambda: None)
-            except CheckpointError as error:
-                recorder.tell(Degraded("checkpoint", str(error)))
+            except Exception as error:  # noqa: BLE001  the tool runs all the same
+                told = str(error) if isinstance(error, CheckpointError) else f"{type(error).__name__}: {error}"
+                recorder.tell(Degraded("checkpoint", told))
                 return
             recorder.tell(Checkpointed(str(checkpoints.directory), snapshot.id))
             if snapshot.left_out:

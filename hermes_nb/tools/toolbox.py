@@ -30,7 +30,7 @@ BATCH_TIMEOUT = 420.0
 
 @dataclass(frozen=True, slots=True, init=False)
 class Toolbox:
-    """The tools of an agent.
+    """The tools of an agent, and how they are run: `Agent(..., tools=Toolbox([look_up, write], workers=2))`.
 
     Args:
         tools: Tools, or functions that can be made one.
@@ -90,14 +90,17 @@ class Toolbox:
     def fitted(self, context_window: int | None, spill: Path | None) -> Toolbox:
         """This box with limits that suit a window, and a place for what exceeds them; see `results.limits_for`."""
         result_limit, batch_limit = results.limits_for(context_window)
-        return Toolbox(
-            self.tools.values(),
-            workers=self.workers,
-            batch_timeout=self.batch_timeout,
+        return self.with_(
             result_limit=min(result_limit, self.result_limit),
             batch_limit=min(batch_limit, self.batch_limit),
             spill=spill,
         )
+
+    def with_(self, tools: Iterable[Tool] | None = None, **limits: Any) -> Toolbox:
+        """A copy with other tools or limits; the names are those of the constructor."""
+        names = ("workers", "batch_timeout", "result_limit", "batch_limit", "spill")
+        own = {name: getattr(self, name) for name in names}
+        return Toolbox(self.tools.values() if tools is None else tools, **(own | limits))
 
     def find(self, name: str) -> Tool | None:
         """The tool that a model means by this name: exactly that one, or the only one that is spelled like it."""

@@ -36,7 +36,7 @@ PUBLIC = sorted(
         "Anthropic", "CredentialPool", "Local", "Mixture", "ModelRequest", "OnText", "OpenAIChat", "Provider",
         "Timeouts", "as_provider", "price",
         # tools
-        "Checkpoints", "MCP", "ToolContext", "ToolFailed", "tool",
+        "Checkpoints", "MCP", "ToolContext", "ToolFailed", "Toolbox", "tool",
         # policies
         "BudgetNotice", "Ceiling", "Compression", "Delegation", "Grace", "Guardrails", "IterationBudget", "RateGuard",
         "Refund", "Retry",

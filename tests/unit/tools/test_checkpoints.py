@@ -290,6 +290,16 @@ def test_a_store_that_fails_does_not_keep_the_tool_from_running(project, tmp_pat
     assert not batch.told("checkpoint")
 
 
+def test_whatever_goes_wrong_while_files_are_saved_the_tool_runs_and_that_is_said(project, checkpoints):
+    class Odd(Checkpoints):
+        def snapshot(self, turn_id, iteration):
+            raise LookupError("not even an error of ours")
+
+    batch = run(project, Odd(project, store=checkpoints.store.parent), ask("build"))
+    assert batch.statuses == ["ok"]
+    assert [what.detail for what in batch.told("degraded")] == ["LookupError: not even an error of ours"]
+
+
 def test_an_interrupt_while_files_are_saved_says_that_the_tool_did_not_start(project, checkpoints):
     class Slow(Checkpoints):
         def snapshot(self, turn_id, iteration):
