@@ -162,7 +162,7 @@ def as_provider(
 
     Args:
         function: Answers one request; may call `on_text(piece)` while it works; raises `ProviderError` to be retried
-            or replaced by the next provider of the chain.
+            or replaced by the next provider of the chain. It runs in the turn's own event loop and must not block it.
         name: The provider's name, on spans and in the panel.
         model: The model's name; the provider's name if left out.
         context_window: Tokens that the model can read, if there is a limit.

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-CLEANING_UP = 0.5
+CLEANING_UP = 0.4
 """Seconds in which an async tool that is cancelled may come to its end."""
 
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from hermes_nb.providers.base import Connection, Provider
 
-CLOSING = 2.0
+CLOSING = 0.4
 """Seconds for the closing of all connections, also after an interrupt."""
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 
+import anyio
+
 import hermes_nb as hn
-from hermes_nb.testing import call, calls, fails, say
-from tests.support.scripts import agent, expected, population, tree
+from hermes_nb.testing import call, calls, fails, say, script
+from tests.support.scripts import Wrapped, agent, expected, population, tree
 from tests.support.waiting import wait_for
 
 # ---------------------------------------------------------------------------------------- interrupt
@@ -90,8 +93,6 @@ def test_an_interrupted_stream_keeps_the_text_that_had_come():
         return say("never comes", seconds=0)
 
     async def halting(request, on_text):
-        import anyio
-
         on_text("Half an ans")
         await anyio.sleep(30)
 
@@ -102,6 +103,22 @@ def test_an_interrupted_stream_keeps_the_text_that_had_come():
 
     assert result.text == "Half an ans"
     assert result.messages[-1].text == "Half an ans"
+
+
+def test_a_connection_that_does_not_close_does_not_keep_the_turn():
+    class Sticky(Wrapped):
+        @contextlib.asynccontextmanager
+        async def connect(self):
+            async with self._inner.connect() as connection:
+                yield connection
+                await anyio.sleep(60)
+
+    assert hn.Agent(Sticky(script(say("ok")))).start("q", session=False).result(timeout=20).text == "ok"
+
+    run = hn.Agent(Sticky(script(say("late", seconds=60)))).start("q", session=False)
+    assert wait_for(lambda: any(event.what.kind == "attempt" for event in run.events))
+    run.interrupt()
+    assert run.result(timeout=20).interrupted
 
 
 # ---------------------------------------------------------------------------------------- steer

@@ -6,17 +6,7 @@ import pytest
 
 import hermes_nb as hn
 from hermes_nb.testing import call, say, script
-from tests.support.scripts import population, run
-
-
-class Wrapped:
-    """Passes everything on."""
-
-    def __init__(self, inner):
-        self._inner = inner
-
-    def __getattr__(self, name):
-        return getattr(self._inner, name)
+from tests.support.scripts import Wrapped, population, run
 
 
 def test_a_provider_that_delegates_to_another_is_one():

@@ -16,6 +16,16 @@ def population(city: str) -> int:
     return PEOPLE[city]
 
 
+class Wrapped:
+    """Passes everything on."""
+
+    def __init__(self, inner):
+        self._inner = inner
+
+    def __getattr__(self, name):
+        return getattr(self._inner, name)
+
+
 def agent(*steps, **settings) -> hn.Agent:
     return hn.Agent(script(*steps), **({"tools": [population], "budget": 8} | settings))
 

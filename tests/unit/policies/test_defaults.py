@@ -14,8 +14,8 @@ from hermes_nb.policies.limits import BudgetNotice, Ceiling, Delegation, Grace, 
 from hermes_nb.policies.recovery import RECOVERY, Tally
 from hermes_nb.policies.retry import Retry
 from hermes_nb.providers import credentials
-from hermes_nb.tools import results, toolbox
-from hermes_nb.turn import steps
+from hermes_nb.tools import loops, results, toolbox
+from hermes_nb.turn import chain, steps
 from hermes_nb.vocabulary.budget import BudgetView
 from hermes_nb.vocabulary.failures import Failure
 from hermes_nb.vocabulary.failures import FailureReason as Reason
@@ -55,6 +55,10 @@ def test_the_constants_are_those_of_the_documents():
     assert steps.CONTINUATIONS == 3
     assert (toolbox.WORKERS, toolbox.BATCH_TIMEOUT) == (8, 420.0)
     assert (results.RESULT_LIMIT, results.BATCH_LIMIT) == (100_000, 200_000)
+
+
+def test_an_interrupt_takes_less_than_a_second_however_long_tools_and_connections_take_to_close():
+    assert loops.CLEANING_UP + chain.CLOSING < 1
 
 
 def test_every_reason_has_its_row():
