@@ -32,12 +32,12 @@ _STEPS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600, 720
 _TICKS = 8
 _NARROW = 0.5  # percent of the timeline, below which neighbouring bars are drawn as one
 _GAP = 1  # percent between two cells of the budget
-_EMPTY = "background:rgba(128,128,128,0.3);"
+EMPTY = "background:rgba(128,128,128,0.3);"
 _NOWRAP = "white-space:nowrap;"
-_LINE = "1px solid rgba(128,128,128,0.35)"
-_MUTED = "opacity:0.75;"
+LINE = "1px solid rgba(128,128,128,0.35)"
+MUTED = "opacity:0.75;"
 _TABLE = "width:100%;border-collapse:collapse;border:none;table-layout:fixed;font-size:13px;"
-_ROW = "background:none;border:none;"
+_ROW = "background:none;border:none;padding:0;"
 _GUTTER = "opacity:0.75;padding:2px 10px 2px 0;text-align:right;vertical-align:baseline;font-size:12px;"
 _BODY = "padding:2px 0;text-align:left;vertical-align:baseline;white-space:pre-wrap;overflow-wrap:anywhere;"
 TINTS = {
@@ -54,7 +54,7 @@ TINTS = {
 _CELLS = {
     "used": f"background:{TINTS['model']};",
     "refunded": f"box-sizing:border-box;border:1px solid {TINTS['compression']};",
-    "free": _EMPTY,
+    "free": EMPTY,
     "grace": f"background:{TINTS['waits']};",
 }
 _TONES = {"running": TINTS["model"], "waiting": TINTS["waits"], "done": TINTS["tools"],
@@ -69,17 +69,19 @@ def html(snapshot: Snapshot, now: int, height: int = HEIGHT) -> str:
         now: The time, in nanoseconds since the epoch.
         height: Of the whole, in pixels; what does not fit is scrolled to.
     """
-    parts = [_head(snapshot, now), _gauges(gauges(snapshot, now)), _timeline(snapshot, now), *_story(snapshot)]
-    style = (
-        f"box-sizing:border-box;height:{height}px;overflow:auto;resize:vertical;border:{_LINE};border-radius:8px;"
-        "font-size:13px;line-height:1.45;"
-    )
-    # The class keeps JupyterLab's formula renderer away from the texts.
-    return _tag("div", style, *parts, attributes=' class="hermes-nb-record mathjax_ignore"')
+    parts = [_head(snapshot, now), gauge_row(gauges(snapshot, now)), _timeline(snapshot, now), *_story(snapshot)]
+    return framed(f"height:{height}px;overflow:auto;resize:vertical;", *parts)
 
 
-def _tag(name: str, style: str, *children: str, attributes: str = "") -> str:
-    """An element; the children are HTML already."""
+def framed(style: str, *parts: str) -> str:
+    """The whole of a record. The class keeps JupyterLab's formula renderer away from its texts."""
+    look = f"box-sizing:border-box;border:{LINE};border-radius:8px;font-size:13px;line-height:1.45;"
+    tabular = "font-variant-numeric:tabular-nums;"
+    return tag("div", look + tabular + style, *parts, attributes=' class="hermes-nb-record mathjax_ignore"')
+
+
+def tag(name: str, style: str, *children: str, attributes: str = "") -> str:
+    """An element of static HTML; the children are HTML already, the style is literal."""
     styled = f' style="{style}"' if style else ""
     return f"<{name}{attributes}{styled}>{''.join(children)}</{name}>"
 
@@ -91,43 +93,42 @@ def _text(text: str) -> str:
 # ------------------------------------------------------------------------------------------ head and gauges
 
 
-def _head(snapshot: Snapshot, now: int) -> str:
-    status = words.status(snapshot)
+def pill(status: words.Status) -> str:
+    """A status in its tint."""
     tint = _TONES.get(status.tone, TINTS["stopped"])
-    dot = _tag("span", f"color:{tint};", "&#9679;")
-    pill = f"border:1px solid {tint};border-radius:99px;padding:1px 10px;font-size:12px;"
+    dot = tag("span", f"color:{tint};", "&#9679;")
+    style = f"border:1px solid {tint};border-radius:99px;padding:1px 10px;font-size:12px;"
+    return tag("span", style, dot, " ", tag("b", "", _text(status.word)))
+
+
+def _head(snapshot: Snapshot, now: int) -> str:
     who, remark = words.answering(snapshot)
-    name = _tag("b", "", _text(snapshot.turn.agent or "agent"))
-    behind = _tag("span", _MUTED, _text(f"{who}{'; ' + remark if remark else ''}"))
-    left = _tag(
-        "td",
-        "text-align:left;padding:0;border:none;",
-        _tag("span", pill, dot, " ", _tag("b", "", _text(status.word))),
-        " ",
-    )
-    right = _tag("td", "text-align:right;padding:0;border:none;", name, " &nbsp;", behind, " ")
-    first = _tag("table", f"{_TABLE}margin:0;", _tag("tr", _ROW, left, right))
-    second = _tag("div", "margin-top:6px;", _text(words.phase(snapshot).at(now)))
-    return _tag("div", f"padding:9px 14px;border-bottom:{_LINE};", first, second)
+    name = tag("b", "", _text(snapshot.turn.agent or "agent"))
+    behind = tag("span", MUTED, _text(f"{who}{'; ' + remark if remark else ''}"))
+    left = tag("td", "text-align:left;padding:0;border:none;", pill(words.status(snapshot)), " ")
+    right = tag("td", "text-align:right;padding:0;border:none;", name, " &nbsp;", behind, " ")
+    first = tag("table", f"{_TABLE}margin:0;", tag("tr", _ROW, left, right))
+    second = tag("div", "margin-top:6px;", _text(words.phase(snapshot).at(now)))
+    return tag("div", f"padding:9px 14px;border-bottom:{LINE};", first, second)
 
 
-def _gauges(shown: list[Gauge]) -> str:
-    """A row of a table, whose cells go on below where it is narrow."""
-    row = _tag("tr", f"{_ROW}display:flex;flex-wrap:wrap;", *map(_gauge, shown))
-    style = f"display:block;width:100%;margin:0;border:none;border-bottom:{_LINE};font-size:13px;"
-    return _tag("table", style, _tag("tbody", "display:block;overflow:hidden;", row))
+def gauge_row(shown: list[Gauge]) -> str:
+    """Gauges as a row of a table, whose cells go on below where it is narrow."""
+    row = tag("tr", f"{_ROW}display:flex;flex-wrap:wrap;", *map(_gauge, shown))
+    style = f"display:block;width:100%;margin:0;border:none;border-bottom:{LINE};font-size:13px;"
+    return tag("table", style, tag("tbody", "display:block;overflow:hidden;", row))
 
 
 def _gauge(gauge: Gauge) -> str:
-    label = _tag("div", f"{_MUTED}font-size:12px;", _text(gauge.label), " ")
-    of = _tag("span", f"{_MUTED}font-size:12px;", _text(gauge.of))
-    value = _tag("div", "", _tag("b", "font-size:18px;", _text(gauge.value)), " ", of, " ")
-    bar = _tag("div", "position:relative;height:5px;margin:5px 0 4px 0;", *_fill(gauge))
-    notes = _tag("div", f"{_MUTED}font-size:12px;", _text(", ".join(gauge.notes)))
+    label = tag("div", f"{MUTED}font-size:12px;", _text(gauge.label), " ")
+    of = tag("span", f"{MUTED}font-size:12px;", _text(gauge.of))
+    value = tag("div", "", tag("b", "font-size:18px;", _text(gauge.value)), " ", of, " ")
+    bar = tag("div", "position:relative;height:5px;margin:5px 0 4px 0;", *_fill(gauge))
+    notes = tag("div", f"{MUTED}font-size:12px;", _text(", ".join(gauge.notes)))
     place = "display:block;flex:1 1 90px;box-sizing:border-box;min-width:112px;"
-    lines = f"border:none;border-left:{_LINE};border-top:{_LINE};margin:-1px 0 0 -1px;"  # those at the edges are hidden
+    lines = f"border:none;border-left:{LINE};border-top:{LINE};margin:-1px 0 0 -1px;"  # those at the edges are hidden
     style = f"{place}{lines}text-align:left;padding:8px 14px 7px 14px;"
-    return _tag("td", style, label, value, bar, notes)
+    return tag("td", style, label, value, bar, notes)
 
 
 def _fill(gauge: Gauge) -> list[str]:
@@ -141,12 +142,12 @@ def _fill(gauge: Gauge) -> list[str]:
         share = 100 / len(kinds)
         return [_piece(share * place, share - _GAP, _CELLS[kind]) for place, kind in enumerate(kinds)]
     tint = TINTS["waits" if gauge.tight is not None and gauge.fraction >= gauge.tight else "model"]
-    return [_piece(0, 100, _EMPTY), _piece(0, 100 * min(1.0, gauge.fraction), f"background:{tint};")]
+    return [_piece(0, 100, EMPTY), _piece(0, 100 * min(1.0, gauge.fraction), f"background:{tint};")]
 
 
 def _piece(left: float, width: float, style: str) -> str:
     place = f"position:absolute;left:{left:.2f}%;width:{width:.2f}%;height:5px;border-radius:3px;"
-    return _tag("div", f"{place}{style}")
+    return tag("div", f"{place}{style}")
 
 
 # ------------------------------------------------------------------------------------------ timeline
@@ -161,15 +162,15 @@ def _timeline(snapshot: Snapshot, now: int) -> str:
     rows = []
     for total in totals:
         lane = [bar for bar in bars if bar.lane == total.lane]
-        label = _tag("td", f"{_MUTED}width:72px;text-align:left;padding:1px 0;border:none;", LANES[total.lane], " ")
-        track = _tag("td", "padding:1px 0;border:none;", _lane(lane, start, end, now))
+        label = tag("td", f"{MUTED}width:72px;text-align:left;padding:1px 0;border:none;", LANES[total.lane], " ")
+        track = tag("td", "padding:1px 0;border:none;", _lane(lane, start, end, now))
         said = f"{total.bars} in {words.seconds(total.seconds)}"
-        amount = _tag("td", f"{_MUTED}{_NOWRAP}width:92px;text-align:right;padding:1px 0;border:none;", said)
-        rows.append(_tag("tr", _ROW, label, track, amount))
-    empty = _tag("td", "padding:0;border:none;")
-    axis = _tag("td", "padding:0;border:none;", _axis((end - start) / words.NANO))
-    rows.append(_tag("tr", _ROW, empty, axis, empty))
-    return _tag("div", f"padding:9px 14px 5px 14px;border-bottom:{_LINE};", _tag("table", f"{_TABLE}margin:0;", *rows))
+        amount = tag("td", f"{MUTED}{_NOWRAP}width:92px;text-align:right;padding:1px 0;border:none;", said)
+        rows.append(tag("tr", _ROW, label, track, amount))
+    empty = tag("td", "padding:0;border:none;")
+    axis = tag("td", "padding:0;border:none;", _axis((end - start) / words.NANO))
+    rows.append(tag("tr", _ROW, empty, axis, empty))
+    return tag("div", f"padding:9px 14px 5px 14px;border-bottom:{LINE};", tag("table", f"{_TABLE}margin:0;", *rows))
 
 
 def _axis(span: float) -> str:
@@ -177,9 +178,9 @@ def _axis(span: float) -> str:
     step = next((step for step in _STEPS if span / step <= _TICKS), _STEPS[-1])
     ticks = []
     for number in range(int(span / step) + 1):
-        style = f"position:absolute;left:{100 * number * step / span:.2f}%;font-size:11px;{_NOWRAP}{_MUTED}"
-        ticks.append(_tag("span", style, words.duration(number * step), " "))
-    return _tag("div", "position:relative;height:16px;", *ticks)
+        style = f"position:absolute;left:{100 * number * step / span:.2f}%;font-size:11px;{_NOWRAP}{MUTED}"
+        ticks.append(tag("span", style, words.duration(number * step), " "))
+    return tag("div", "position:relative;height:16px;", *ticks)
 
 
 def _lane(bars: list[Bar], start: int, end: int, now: int) -> str:
@@ -195,8 +196,8 @@ def _lane(bars: list[Bar], start: int, end: int, now: int) -> str:
     for left, right, tint, label in pieces:
         width = max(0.2, right - left)
         style = f"position:absolute;left:{left:.2f}%;width:{width:.2f}%;height:12px;background:{tint};"
-        drawn.append(_tag("div", style, attributes=f' title="{_text(label)}"' if label else ""))
-    return _tag("div", "position:relative;height:12px;", *drawn)
+        drawn.append(tag("div", style, attributes=f' title="{_text(label)}"' if label else ""))
+    return tag("div", "position:relative;height:12px;", *drawn)
 
 
 # ------------------------------------------------------------------------------------------ transcript
@@ -209,16 +210,16 @@ def _story(snapshot: Snapshot) -> list[str]:
     first = [row for row in rows if row.kind == "prompt"] + answers[-1:]
     parts = []
     if first:
-        parts.append(_tag("div", "padding:10px 14px;", _rows(first)))
+        parts.append(tag("div", "padding:10px 14px;", _rows(first)))
     way = [row for row in rows if row not in first]
     sections, left_out = _sections(way)
     if left_out:
         note = f"{words.some(left_out, 'row')} left out here; run.trace has them all."
-        sections.insert(0, _tag("div", f"{_MUTED}padding:4px 0;", _text(note)))
+        sections.insert(0, tag("div", f"{MUTED}padding:4px 0;", _text(note)))
     if sections:
-        summary = _tag("summary", "cursor:pointer;", _text(f"The way there: {words.some(len(way), 'row')}"))
-        style = f"padding:6px 14px 10px 14px;border-top:{_LINE};"
-        parts.append(_tag("details", style, summary, *sections, attributes=" open" if len(way) <= _SHORT else ""))
+        summary = tag("summary", "cursor:pointer;", _text(f"The way there: {words.some(len(way), 'row')}"))
+        style = f"padding:6px 14px 10px 14px;border-top:{LINE};"
+        parts.append(tag("details", style, summary, *sections, attributes=" open" if len(way) <= _SHORT else ""))
     return parts
 
 
@@ -244,7 +245,7 @@ def _sections(rows: list[Row]) -> tuple[list[str], int]:
 
 def _rows(rows: list[Row]) -> str:
     columns = '<colgroup><col width="72"><col><col width="84"></colgroup>'
-    return _tag("table", f"{_TABLE}margin:0 0 6px 0;", columns, *map(_row, rows))
+    return tag("table", f"{_TABLE}margin:0 0 6px 0;", columns, *map(_row, rows))
 
 
 _LABELS = {"prompt": "prompt", "user": "user", "assistant": "assistant", "tool": "tool", "steer": "steer", "note": ""}
@@ -253,41 +254,41 @@ _LABELS = {"prompt": "prompt", "user": "user", "assistant": "assistant", "tool":
 def _row(row: Row) -> str:
     if row.kind == "iteration":
         said = _text(f"{row.title}{' (' + row.detail + ')' if row.detail else ''}")
-        heading = f"{_MUTED}text-align:left;padding:5px 0 3px 0;font-size:12px;border:none;border-top:{_LINE};"
-        return _tag("tr", _ROW, _tag("td", heading, said, attributes=' colspan="3"'))
-    label = _tag("td", _GUTTER, _LABELS.get(row.kind, row.kind), " ")
+        heading = f"{MUTED}text-align:left;padding:5px 0 3px 0;font-size:12px;border:none;border-top:{LINE};"
+        return tag("tr", _ROW, tag("td", heading, said, attributes=' colspan="3"'))
+    label = tag("td", _GUTTER, _LABELS.get(row.kind, row.kind), " ")
     if row.kind != "tool":
-        return _tag("tr", _ROW, label, _tag("td", _BODY, *_body(row), attributes=' dir="auto" colspan="2"'))
-    return _tag("tr", _ROW, label, _tag("td", _BODY, *_body(row), attributes=' dir="auto"'), _state(row))
+        return tag("tr", _ROW, label, tag("td", _BODY, *_body(row), attributes=' dir="auto" colspan="2"'))
+    return tag("tr", _ROW, label, tag("td", _BODY, *_body(row), attributes=' dir="auto"'), _state(row))
 
 
 def _state(row: Row) -> str:
     """How it stands with a tool call."""
-    tint = f"color:{TINTS['failed']};" if row.tone in ("error", "timeout") else _MUTED
+    tint = f"color:{TINTS['failed']};" if row.tone in ("error", "timeout") else MUTED
     style = "text-align:right;vertical-align:baseline;padding:2px 0;border:none;font-size:12px;"
-    return _tag("td", style, " ", _tag("span", tint, _text(words.tool_state(row))))
+    return tag("td", style, " ", tag("span", tint, _text(words.tool_state(row))))
 
 
 def _body(row: Row) -> list[str]:
     """The pieces of a row; line breaks between them are kept by its style, and spaces without it."""
     text, detail = safe.bounded(row.text, _TEXT), safe.bounded(row.detail, _TEXT)
     if row.kind == "tool":
-        call = _tag("samp", "", _tag("b", "", _text(row.title)), " ", _text(detail))
-        return [call, "\n" if text else "", _tag("samp", _MUTED, _text(text)) if text else ""]
+        call = tag("samp", "", tag("b", "", _text(row.title)), " ", _text(detail))
+        return [call, "\n" if text else "", tag("samp", MUTED, _text(text)) if text else ""]
     if row.kind == "assistant":
         return [_folded("thinking", detail) if detail else "", prose(text)]
     if row.kind == "steer":
-        return [_tag("i", "", _text(text)), _muted(f" ({detail})") if detail else ""]
+        return [tag("i", "", _text(text)), _muted(f" ({detail})") if detail else ""]
     said = _muted(text) if row.kind == "note" else _text(text)
     return [said, _folded("more", detail) if detail else ""]
 
 
 def _muted(text: str) -> str:
-    return _tag("span", _MUTED, _text(text))
+    return tag("span", MUTED, _text(text))
 
 
 def _folded(title: str, text: str) -> str:
-    return _tag("details", "", _tag("summary", f"{_MUTED}cursor:pointer;", _text(title)), _muted(text))
+    return tag("details", "", tag("summary", f"{MUTED}cursor:pointer;", _text(title)), _muted(text))
 
 
 _FENCES = re.compile(r"```[^\n`]*\n(.*?)(?:```|\Z)|`([^`\n]+)`", re.DOTALL)
@@ -300,11 +301,9 @@ def prose(text: str) -> str:
         parts.append(_text(text[position : match.start()]))
         block, span = match.groups()
         if span is None:
-            parts.append(
-                _tag("div", f"padding:6px 8px;border:{_LINE};border-radius:4px;", _tag("samp", "", _text(block)))
-            )
+            parts.append(tag("div", f"padding:6px 8px;border:{LINE};border-radius:4px;", tag("samp", "", _text(block))))
         else:
-            parts.append(_tag("code", "", _text(span)))
+            parts.append(tag("code", "", _text(span)))
         position = match.end()
     parts.append(_text(text[position:]))
     return "".join(parts)

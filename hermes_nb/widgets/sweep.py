@@ -18,7 +18,7 @@ from hermes_nb.widgets.commands import parse
 from hermes_nb.widgets.gauges import Gauge
 from hermes_nb.widgets.painter import painter
 from hermes_nb.widgets.panel import let_clicks_pass, record
-from hermes_nb.widgets.record import TINTS
+from hermes_nb.widgets.record import EMPTY, LINE, MUTED, TINTS, framed, gauge_row, pill, tag
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -194,27 +194,16 @@ def plain(tally: Tally) -> str:
 
 def html(tally: Tally) -> str:
     """The tally as static HTML, with literal styles only."""
-    tint = {"running": TINTS["model"], "done": TINTS["tools"]}.get(tally.status.tone, TINTS["waits"])
-    title = f"<b>{safe.escape(tally.status.word)}</b> &nbsp; {safe.escape(tally.phase)}"
-    plain_cell = "text-align:left;vertical-align:top;border:none;padding:6px 14px 6px 0;"
-    cells = "".join(
-        f'<td style="{plain_cell}"><div style="opacity:0.75;font-size:12px;">{safe.escape(gauge.label)} </div>'
-        f'<b style="font-size:17px;">{safe.escape(gauge.value)}</b> {safe.escape(gauge.of)} </td>'
-        for gauge in tally.gauges()
-    )
-    pieces = "".join(
-        f'<div title="{safe.escape(words.reason(name))}" style="float:left;height:12px;'
-        f'width:{100 * count / max(1, tally.total):.2f}%;background:{_TINTS[tone_of(name)]};"></div>'
-        for name, count in tally.ends
-    )
+    head = tag("div", "padding:9px 14px;", pill(tally.status), " &nbsp; ", safe.escape(tally.phase))
+    pieces = []
+    for name, count in tally.ends:
+        style = f"float:left;height:12px;width:{100 * count / max(1, tally.total):.2f}%;"
+        title = f' title="{safe.escape(words.reason(name))}"'
+        pieces.append(tag("div", f"{style}background:{_TINTS[tone_of(name)]};", attributes=title))
+    bar = tag("div", f"height:12px;overflow:hidden;border-radius:3px;{EMPTY}", *pieces)
     ends = ", ".join(f"{count:,} {safe.escape(words.reason(name))}" for name, count in tally.ends)
-    return (
-        '<div style="box-sizing:border-box;border:1px solid rgba(128,128,128,0.35);border-radius:8px;'
-        f'padding:10px 14px;font-size:13px;"><div><span style="color:{tint};">&#9679;</span> {title}</div>'
-        f'<table style="border-collapse:collapse;border:none;margin:4px 0;font-size:13px;"><tr style="border:none;'
-        f'background:transparent;">{cells}</tr></table><div style="height:12px;overflow:hidden;border-radius:3px;'
-        f'background:rgba(128,128,128,0.3);">{pieces}</div><div style="opacity:0.75;font-size:12px;">{ends}</div></div>'
-    )
+    below = tag("div", "padding:10px 14px;", bar, tag("div", f"{MUTED}font-size:12px;margin-top:6px;", ends))
+    return framed("overflow:hidden;", head, tag("div", f"border-top:{LINE};", gauge_row(tally.gauges())), below)
 
 
 _TINTS = {"done": TINTS["tools"], "stopped": TINTS["waits"], "failed": TINTS["failed"]}

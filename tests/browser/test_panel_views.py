@@ -222,6 +222,39 @@ def test_scroll_position_and_unfolded_rows_stay_while_rows_come(page_of):
     notebook.run_and_wait(2)
 
 
+SLOWLY = """
+import anyio
+from hermes_nb.vocabulary.messages import Message, Reply
+
+async def ask(request, on_text):
+    text = "Look at `budget.py` and " + "then at the next line of it, " * 60
+    for word in text.split(" "):
+        on_text(word + " ")
+        await anyio.sleep(0.03)
+    return Reply(Message("assistant", text))
+
+run = hn.Agent(hn.as_provider(ask, name="slow"), guard=None).start("Go", session=False)
+run
+"""
+
+
+def test_a_selection_in_a_reply_stays_while_the_reply_grows(page_of):
+    notebook = page_of(SLOWLY, STOP)
+    notebook.run_and_wait(1)
+    draft = notebook.panel().locator(".hnb-draft .hnb-body")
+    draft.get_by_text("and then").wait_for()
+    assert draft.locator("code").text_content() == "budget.py"
+    draft.evaluate("""node => { const range = document.createRange(), text = node.querySelector('code').nextSibling;
+      range.setStart(text, 1); range.setEnd(text, 4); getSelection().removeAllRanges(); getSelection().addRange(range);
+    }""")
+    before = len(draft.text_content())
+    notebook.page.wait_for_function(
+        "n => document.querySelector('.hnb-draft .hnb-body').textContent.length > n + 200", arg=before
+    )
+    assert notebook.page.evaluate("getSelection().toString()") == "and"
+    notebook.run_and_wait(2)
+
+
 def test_a_bar_leads_to_its_row_and_a_row_lights_its_bar(page_of):
     look = "*[call('echo', text='more')] * 12"
     notebook = page_of(f"run = start({look}, call('nap', seconds=60), budget=20)\nrun", STOP)

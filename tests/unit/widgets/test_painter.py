@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 
-from hermes_nb.widgets.painter import PERIOD, Painter
+from hermes_nb.widgets.painter import EACH, PERIOD, Painter
 
 
 class Display:
@@ -68,6 +68,16 @@ def test_looks_are_apart_and_hurry_brings_the_next_one_forward():
         time.sleep(0.001)
     painter.hurry()
     assert hurried.over.wait(10)
+
+
+def test_many_displays_are_painted_less_often_so_that_their_messages_stay_few():
+    painter, displays = Painter(), [Display(2) for _ in range(100)]
+    for display in displays:
+        painter.add(display)
+    assert all(display.over.wait(10) for display in displays)
+    first, second = (moment for moment, _ in displays[-1].painted)
+    assert second - first > 0.9 * 100 * EACH
+    assert gone(painter)
 
 
 def test_a_display_that_breaks_is_logged_once_and_the_others_go_on(caplog):

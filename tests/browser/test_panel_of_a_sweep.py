@@ -1,0 +1,48 @@
+"""The panel of a sweep in a real JupyterLab."""
+
+from __future__ import annotations
+
+import re
+
+import nbformat
+import pytest
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(240)]
+
+SOME = re.compile("^[1-9]")
+SWEEP = """
+model = script(say("done", seconds={seconds}), each_turn=True)
+study = hn.sweep(hn.Agent(model, guard=None), ["question"], repeats={cases}, parallel=4, progress=False)
+study
+"""
+
+
+def test_a_sweep_is_watched_and_stopped_and_leaves_its_record(page_of):
+    notebook = page_of(SWEEP.format(seconds=0.4, cases=400), "print(study.wait(20), study.progress['state'])")
+    notebook.run_and_wait(1)
+    panel = notebook.panel()
+    panel.locator(".hnb-gauge-cases .hnb-value").get_by_text(SOME).wait_for()
+    told = notebook.page.locator(".hnb-frame").first.aria_snapshot()
+    for line in ('- region "Sweep"', '- progressbar "Cases"', '- button "Stop all"'):
+        assert line in told, f"{line} is not in\n{told}"
+    notebook.press("Stop all")
+    record = notebook.page.get_by_text("cases in").first
+    record.wait_for()
+    assert notebook.page.locator(".hnb").count() == 0
+    assert notebook.run_and_wait(2) == "True stopped"
+    assert not notebook.errors
+
+
+def test_a_page_that_is_loaded_again_in_the_middle_of_a_sweep_gets_its_record(page_of, server):
+    notebook = page_of(SWEEP.format(seconds=0.4, cases=120), "print(study.wait(60))")
+    notebook.run_and_wait(1)
+    notebook.panel().locator(".hnb-gauge-cases .hnb-value").get_by_text(SOME).wait_for()
+    notebook.save()
+    notebook.visit(server.url(notebook.name))
+    notebook.panel().get_by_role("button", name="Stop all").wait_for()
+    notebook.press("Stop all")
+    notebook.page.get_by_text("cases in").first.wait_for()
+    notebook.page.locator(".hnb").first.wait_for(state="detached")
+    notebook.save()
+    saved = nbformat.read(server.root / notebook.name, 4)
+    assert set(saved.cells[1].outputs[0].data) == {"text/html", "text/plain"}
