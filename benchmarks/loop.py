@@ -15,6 +15,7 @@ import statistics
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 os.environ["HERMES_NB_HOME"] = tempfile.mkdtemp(prefix="hermes-nb-bench-")
@@ -49,11 +50,18 @@ def add(a: int, b: int) -> int:
     return a + b
 
 
-def raw(url: str, model: str) -> Callable[[], None]:
-    """A loop by hand over `httpx.Client`."""
-    client = httpx.Client(base_url=url)
+def raw(url: str, model: str, *, each_turn: bool = False) -> Callable[[], None]:
+    """A loop by hand over `httpx.Client`: one for all turns, or one for each, as threads need it (its pool breaks)."""
+    trust = httpx.create_ssl_context()
+    shared = None if each_turn else httpx.Client(base_url=url, verify=trust)
 
     def turn() -> None:
+        if shared is not None:
+            return loop(shared)
+        with httpx.Client(base_url=url, verify=trust) as own:
+            return loop(own)
+
+    def loop(client: httpx.Client) -> None:
         messages: list[dict[str, Any]] = [{"role": "system", "content": SYSTEM}, {"role": "user", "content": PROMPT}]
         while True:
             body = {"model": model, "messages": messages, "tools": [SCHEMA]}
@@ -114,17 +122,53 @@ def compare(name: str, reference: Callable[[], None], way: Callable[[], None], r
 
 
 def together(url: str, lanes: int) -> None:
-    """Many turns at once: turns per second beside the ideal."""
+    """Many turns at once, with 50 ms of waiting for each reply: turns per second beside the ideal, and beside httpx."""
     model = "tools-10+wait-50"
     ideal = lanes / (11 * 0.05)
-    turn = ours(url, model, session=False)
-    turn()
-    began, cpu = time.perf_counter(), time.process_time()
-    with ThreadPoolExecutor(lanes) as pool:
-        list(pool.map(lambda _: turn(), range(lanes)))
-    seconds, used = time.perf_counter() - began, time.process_time() - cpu
-    rate = lanes / seconds
-    print(f"{lanes:4} turns at once: {rate:7.1f} turns/s ({rate / ideal:4.0%} of ideal), {lanes / used:5.1f} per CPU s")
+    ways = {"httpx": raw(url, model, each_turn=True), "ours": ours(url, model, session=False)}
+    told = []
+    for name, turn in ways.items():
+        turn()
+        with ThreadPoolExecutor(lanes) as pool:
+            began, cpu = time.perf_counter(), time.process_time()
+            list(pool.map(lambda _, turn=turn: turn(), range(2 * lanes)))
+            seconds, used = time.perf_counter() - began, time.process_time() - cpu
+        rate = 2 * lanes / seconds
+        told.append(f"{name} {rate:5.1f} turns/s ({rate / ideal:4.0%} of ideal), {2 * lanes / used:5.1f} per CPU s")
+    print(f"{lanes:4} turns at once: {'; '.join(told)}")
+
+
+def growth(url: str) -> None:
+    """The CPU time of an iteration in a long turn beside that in a short one, ours and by hand."""
+    told = []
+    for name, make in (("httpx", raw), ("ours", ours)):
+        costs = {}
+        for calls in (10, 200):
+            turn = make(url, f"tools-{calls}")
+            turn()
+            costs[calls] = cost(turn, 1.5, calls + 1)[1]
+        told.append(f"{name} {costs[10]:.0f} and {costs[200]:.0f} µs, x {costs[200] / costs[10]:.2f}")
+    print(f"an iteration of 10 and of 200: {'; '.join(told)}")
+
+
+def memory(url: str, lanes: int = 200) -> None:
+    """What a turn holds while it waits for its reply."""
+    provider = hn.OpenAIChat("text-2+wait-3000", base_url=url, api_key="", stream=False)
+    agent = hn.Agent(provider, tools=[add])
+    agent.run(PROMPT, session=False)
+    before = resident()
+    runs = [agent.start(PROMPT, session=False) for _ in range(lanes)]
+    time.sleep(1.5)
+    held = (resident() - before) / lanes
+    for run in runs:
+        run.result()
+    print(f"memory of a waiting turn: {held / 1024:.0f} KiB")
+
+
+def resident() -> int:
+    """Bytes of this process in memory."""
+    with Path("/proc/self/statm").open() as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def main() -> None:
@@ -143,8 +187,10 @@ def main() -> None:
         words = 500
         way = ours(url, f"text-{words}", stream=True, session=False)
         compare("streaming, per token", raw_stream(url, f"text-{words}"), way, arguments.rounds, words)
+        growth(url)
         for lanes in (1, 16, 64, 256):
             together(url, lanes)
+        memory(url)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from hermes_nb.providers.base import Provider, is_provider
 from hermes_nb.run import Run
 from hermes_nb.session import Session
 from hermes_nb.tools.checkpoints import Checkpoints
-from hermes_nb.tools.context import ToolFailed, under_way
+from hermes_nb.tools.context import ToolFailed, call_under_way
 from hermes_nb.tools.toolbox import Toolbox
 from hermes_nb.turn.context_files import read_context_file
 from hermes_nb.turn.request import Policies, TurnRequest
@@ -243,7 +243,7 @@ class Agent:
         *,
         paused: bool,
     ) -> Run:
-        call = under_way.get()
+        call = call_under_way.get()
         if call is not None and call.turn is not None:
             request = _below(request, call.turn.request.policies.delegation)
         spill = None if session is None else home() / "results" / request.conversation_id

@@ -7,10 +7,10 @@ work, and the waiting goes on to its orderly end; the second press gives up the 
 
 from __future__ import annotations
 
+import _thread
 import signal
 import threading
 from contextlib import contextmanager
-from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -32,7 +32,6 @@ class StopButton:
         self._task = task
         self._previous: Any = None
         self._over = False
-        self._queue: SimpleQueue[bool] = SimpleQueue()
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
         """Runs in the main thread between any two instructions: it may take no lock."""
@@ -44,16 +43,15 @@ class StopButton:
         if isinstance(self._previous, StopButton):  # several turns are awaited at the same time
             self._previous(number, frame)
         if self.presses == 1:
-            self._queue.put(True)
+            _thread.start_new_thread(self._stop, ())  # below `threading`, whose own locks the main thread may hold
         elif self._task is not None:
             self._task.get_loop().call_soon_threadsafe(self._task.cancel)
         else:
             raise KeyboardInterrupt
 
     def install(self) -> None:
-        """Take the signal over; a thread waits to pass the first press on."""
+        """Take the signal over."""
         self._previous = signal.signal(signal.SIGINT, self)
-        threading.Thread(target=self._pass_on, name="hermes_nb stop button", daemon=True).start()
 
     def remove(self) -> None:
         """Give the signal back, unless somebody else has taken it meanwhile: the kernel does at the end of a cell."""
@@ -61,11 +59,6 @@ class StopButton:
         current: object = signal.getsignal(signal.SIGINT)
         if current is self:
             signal.signal(signal.SIGINT, self._previous)
-        self._queue.put(False)
-
-    def _pass_on(self) -> None:
-        if self._queue.get():
-            self._stop()
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from weakref import WeakValueDictionary
 import anyio
 
 from hermes_nb.interrupts import stop_button
-from hermes_nb.tools.context import under_way
+from hermes_nb.tools.context import call_under_way
 from hermes_nb.turn.inbox import Inbox
 from hermes_nb.turn.loop import run_turn
 from hermes_nb.turn.recorder import Recorder
@@ -434,7 +434,7 @@ class Run:
 
 def _is_called_by(turn_id: str) -> bool:
     """Whether a tool of this turn, or of a sub-agent below it, is what runs here."""
-    call = under_way.get()
+    call = call_under_way.get()
     turn = None if call is None else call.turn
     while turn is not None and turn.request.turn_id != turn_id:
         turn = turn.request.parent

@@ -34,15 +34,9 @@ class RecordedToolbox(Toolbox):
     def __init__(self, tape: Tape, specs: tuple[ToolSpec, ...]) -> None:
         super().__init__(())
         object.__setattr__(self, "_tape", tape)
-        object.__setattr__(self, "_specs", specs)
+        object.__setattr__(self, "specs", specs)
 
     _tape: Tape
-    _specs: tuple[ToolSpec, ...]
-
-    @property
-    def specs(self) -> tuple[ToolSpec, ...]:
-        """What the model was told of each tool."""
-        return self._specs
 
     def fitted(self, context_window: int | None, spill: Path | None) -> Toolbox:  # noqa: ARG002  results are as they were
         """This box: its results have had their limits."""

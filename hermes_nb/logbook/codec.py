@@ -13,8 +13,6 @@ from hashlib import blake2b
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
-from pydantic_core import to_json, to_jsonable_python
-
 from hermes_nb.vocabulary import events
 from hermes_nb.vocabulary.failures import Failure, FailureReason
 from hermes_nb.vocabulary.messages import Message, Reply, ToolCall, ToolSpec, Usage
@@ -105,6 +103,8 @@ _PLAIN = frozenset({int, float, bool, type(None)})
 
 def dumps(value: Any) -> str:
     """Strict JSON of anything; what JSON cannot hold becomes a text."""
+    from pydantic_core import to_json  # noqa: PLC0415  its import takes longer than all of ours
+
     try:
         return to_json(value, inf_nan_mode="strings", bytes_mode="base64", fallback=repr).decode()
     except (ValueError, RecursionError):  # lone surrogates, circles, depths
@@ -121,6 +121,8 @@ def _bearable(value: Any, depth: int = 0) -> Any:
         return [_bearable(item, depth + 1) for item in value]
     if isinstance(value, str):
         return value
+    from pydantic_core import to_jsonable_python  # noqa: PLC0415  its import takes longer than all of ours
+
     try:
         return to_jsonable_python(value, inf_nan_mode="strings", bytes_mode="base64", fallback=repr)
     except (ValueError, RecursionError):

@@ -9,8 +9,6 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from filelock import FileLock, Timeout
-
 from hermes_nb.vocabulary.failures import RunInProgress
 
 if TYPE_CHECKING:
@@ -37,6 +35,8 @@ class Lease:
     _held = False
 
     def __init__(self, logbook: Path, conversation_id: str) -> None:
+        from filelock import FileLock, Timeout  # noqa: PLC0415  loaded by the first use: it takes longer than most of the library
+
         name = blake2b(conversation_id.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
         self._path = f"{logbook.absolute()}-{name}.lock"
         refusal = (

@@ -138,7 +138,7 @@ class TurnWriter:
         return data
 
     def _specs(self, tools: tuple[ToolSpec, ...]) -> dict[str, str]:
-        if self._tools[0] is not tools:
+        if self._tools[0] != tools:
             specs = [{"name": t.name, "description": t.description, "parameters": dict(t.parameters)} for t in tools]
             self._tools = (tools, self._encoder.keep(dumps(specs)))
         return self._tools[1]

@@ -130,9 +130,12 @@ def _verdict(bounds: Bounds, count: int, what: str) -> Verdict:
     return Verdict()
 
 
+_canonical = json.JSONEncoder(sort_keys=True).encode
+
+
 def _signature(call: ToolCall) -> _Call:
     """The call, told apart by what its arguments mean, not by how they are written."""
     try:
-        return call.name, json.dumps(json.loads(call.arguments), sort_keys=True)
+        return call.name, _canonical(json.loads(call.arguments))
     except (ValueError, RecursionError):
         return call.name, call.arguments

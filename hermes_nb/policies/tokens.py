@@ -14,7 +14,7 @@ import string
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from hermes_nb.vocabulary.messages import Message, ToolSpec
 
@@ -71,6 +71,8 @@ class TokenMeter:
     def __init__(self) -> None:
         self._messages: dict[int, tuple[Message, int]] = {}
         self._tools: dict[ToolSpec, int] = {}
+        self._system = ("", 0)
+        self._history: tuple[tuple[Message, ...], int] = ((), 0)
 
     def message(self, message: Message) -> int:
         """Tokens of one message."""
@@ -83,13 +85,25 @@ class TokenMeter:
         """Tokens of several messages."""
         return sum(map(self.message, messages))
 
+    def history(self, messages: Sequence[Message]) -> int:
+        """Tokens of a conversation; what has only grown since the last time is counted on."""
+        messages = tuple(messages)
+        before, tokens = self._history
+        if messages[: len(before)] != before:
+            before, tokens = (), 0
+        tokens += self.messages(messages[len(before) :])
+        self._history = (messages, tokens)
+        return tokens
+
     def keep(self, messages: Iterable[Message]) -> None:
         """Forget all messages but these: the others have left the history."""
         self._messages = {id(message): (message, self.message(message)) for message in messages}
 
     def overhead(self, system: str, tools: Iterable[ToolSpec]) -> int:
         """Tokens of what is sent besides the messages: the system prompt and the tools."""
-        return PER_MESSAGE + estimate(system) + sum(map(self._tool, tools))
+        if self._system[0] != system:
+            self._system = (system, estimate(system))
+        return PER_MESSAGE + self._system[1] + sum(map(self._tool, tools))
 
     def _tool(self, spec: ToolSpec) -> int:
         if spec not in self._tools:

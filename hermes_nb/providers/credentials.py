@@ -42,10 +42,11 @@ REFRESHES_PER_TURN = 4
 class _Entry:
     """One key of a pool; `first` is what it was when the pool was made."""
 
-    __slots__ = ("busy", "first", "key", "until")
+    __slots__ = ("busy", "fingerprint", "first", "key", "until")
 
     def __init__(self, key: str) -> None:
         self.first = self.key = key
+        self.fingerprint = hashlib.sha256(key.encode()).hexdigest()[:12]
         self.until = 0.0
         self.busy = False
 
@@ -98,11 +99,12 @@ class CredentialPool:
     @property
     def fingerprint(self) -> str:
         """Tells the key in use from others without showing it; stays when the key is refreshed."""
-        return hashlib.sha256(self.pick().first.encode()).hexdigest()[:12]
+        return self.pick().fingerprint
 
     def pick(self) -> _Entry:
         """The first key that is not resting, or the one that is back first."""
-        now = time.monotonic()
+        if (first := self._entries[0]).until <= (now := time.monotonic()):
+            return first
         with self._lock:
             return next((e for e in self._entries if e.until <= now), None) or min(self._entries, key=lambda e: e.until)
 

@@ -41,20 +41,31 @@ class Fragments:
     def __init__(self, encode: Callable[[Message], bytes]) -> None:
         self._encode = encode
         self._known: dict[int, tuple[Message, bytes]] = {}
+        self._sent: tuple[tuple[Message, ...], bytes] = ((), b"")
+
+    def history(self, messages: tuple[Message, ...]) -> bytes:
+        """A conversation as the inside of a JSON array; what has only grown since the last time is only joined on."""
+        before, inside = self._sent
+        if messages[: len(before)] != before:
+            before, inside = (), b""
+        new = self.joined(messages[len(before) :])
+        inside = b",".join(filter(None, (inside, new)))
+        self._sent = (messages, inside)
+        return inside
 
     def joined(self, messages: Iterable[Message]) -> bytes:
         """The messages as the inside of a JSON array; those that give nothing are left out."""
         return b",".join(filter(None, map(self._one, messages)))
 
-    def forget(self, kept: Iterable[Message]) -> None:
+    def forget(self, kept: tuple[Message, ...]) -> None:
         """Forget all but these, when the history was replaced by a smaller one."""
-        kept = list(kept)
         if len(self._known) > 2 * len(kept) + 64:
             self._known = {id(m): self._known[id(m)] for m in kept if id(m) in self._known}
 
     def clear(self) -> None:
         """Forget everything: messages are written differently from now on."""
         self._known.clear()
+        self._sent = ((), b"")
 
     def _one(self, message: Message) -> bytes:
         known = self._known.get(id(message))

@@ -19,7 +19,7 @@ from hermes_nb.providers.endpoints import is_loopback
 from hermes_nb.vocabulary.failures import ConfigurationError, Failure, FailureReason, ProviderError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
     import httpx
 
@@ -203,11 +203,18 @@ def request_url(base_url: str, path: str) -> httpx.URL:
     return base.copy_with(path=base.path.rstrip("/") + path)
 
 
-def make_request(url: httpx.URL, headers: dict[str, str], content: bytes) -> httpx.Request:
+def request_headers(headers: Mapping[str, str]) -> httpx.Headers:
+    """The headers of requests with JSON, encoded once for all of them."""
+    import httpx  # noqa: PLC0415
+
+    return httpx.Headers({**_HEADERS, **headers})
+
+
+def make_request(url: httpx.URL, headers: httpx.Headers, content: bytes) -> httpx.Request:
     """A request with JSON; made directly, since merging it with a client's settings costs as much as writing it."""
     import httpx  # noqa: PLC0415
 
-    return httpx.Request("POST", url, headers=_HEADERS | headers, content=content)
+    return httpx.Request("POST", url, headers=headers, content=content)
 
 
 def _tls(*, needed: bool) -> ssl.SSLContext:

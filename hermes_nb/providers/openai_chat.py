@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hermes_nb.providers.assembly import ChatAssembly
@@ -125,7 +125,7 @@ class ChatDialect:
         parts = [head[:-1]]
         if request.tools and request.tool_choice != "none":
             parts.append(b',"tools":' + self._encoded_tools(request.tools))
-        parts.append(b',"messages":[' + self._fragments.joined(request.messages) + b"]}")
+        parts.append(b',"messages":[' + self._fragments.history(request.messages) + b"]}")
         self._fragments.forget(request.messages)
         return b"".join(parts)
 
@@ -146,8 +146,8 @@ class ChatDialect:
         return {key: value for key, value in parameters.items() if key not in self._dropped}
 
     def _encoded_tools(self, tools: tuple[ToolSpec, ...]) -> bytes:
-        if self._tools[0] is not tools:
-            self._tools = (tools, to_json([{"type": "function", "function": asdict(tool)} for tool in tools]))
+        if self._tools[0] != tools:
+            self._tools = (tools, to_json(list(map(_function, tools))))
         return self._tools[1]
 
     def _message(self, message: Message) -> bytes:
@@ -211,3 +211,8 @@ class ChatDialect:
                 self._dropped.add(field)
                 return True
         return False
+
+
+def _function(spec: ToolSpec) -> dict[str, Any]:
+    told = {"name": spec.name, "description": spec.description, "parameters": spec.parameters}
+    return {"type": "function", "function": told}

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Protocol, cast
 from urllib.parse import urlsplit
 
 from hermes_nb.providers.error_bodies import redacted
 from hermes_nb.providers.failures import refused
-from hermes_nb.providers.http import Limits, Timeouts, make_request, post, request_url, sending
+from hermes_nb.providers.http import Limits, Timeouts, make_request, post, request_headers, request_url, sending
 from hermes_nb.providers.sse import DONE, EventDecoder, Unreadable, read_body
 from hermes_nb.vocabulary.failures import Failure, FailureReason, ProviderError
 
@@ -107,7 +108,7 @@ class RemoteProvider:
         """The request parameters that were given."""
         return dict(self.request_parameters)
 
-    @property
+    @cached_property
     def address(self) -> tuple[str, int | None]:
         """Host and port of the server."""
         at = urlsplit(self.base_url)
@@ -152,6 +153,7 @@ class RemoteConnection:
         self._dialect = dialect
         self._url = request_url(provider.base_url, dialect.path)
         self._lease: Lease | None = provider.credentials.lease() if provider.credentials else None
+        self._headers: tuple[str, httpx.Headers] | None = None
         self._adapted = False
 
     async def ask(self, request: ModelRequest, on_text: OnText) -> Reply:
@@ -187,8 +189,9 @@ class RemoteConnection:
 
     def _request(self, request: ModelRequest, *, stream: bool) -> httpx.Request:
         key = self._lease.take() if self._lease else ""
-        headers = {**self._dialect.headers(key), **self._provider.headers}
-        return make_request(self._url, headers, self._dialect.encode(request, stream=stream))
+        if self._headers is None or self._headers[0] != key:
+            self._headers = (key, request_headers({**self._dialect.headers(key), **self._provider.headers}))
+        return make_request(self._url, self._headers[1], self._dialect.encode(request, stream=stream))
 
     def _accepted(self, reply: Reply, limits: Limits) -> Reply:
         if self._lease:
@@ -222,7 +225,7 @@ class _Reading:
             raise ProviderError(refused(response.status_code, response.headers, await _beginning(response)))
         decoder = self._decoder
         try:
-            async for piece in response.aiter_bytes():
+            async for piece in _pieces(response):
                 for event in decoder.feed(piece):
                     self._event(event.data, event.name)
                 if decoder.body is not None and piece.strip() and self._limits.streamed:
@@ -265,6 +268,12 @@ class _Reading:
         self.assembly.done()
 
 
+def _pieces(response: httpx.Response) -> AsyncIterator[bytes]:
+    """The body as it comes, decompressed where it has to be."""
+    plain = "content-encoding" not in response.headers
+    return aiter(cast("httpx.AsyncByteStream", response.stream)) if plain else response.aiter_bytes()
+
+
 def _quiet(*_: str) -> None:
     """Nobody listens to the pieces of a reply that is not streamed."""
 
@@ -277,7 +286,7 @@ def _no_json() -> list[Json]:
 async def _beginning(response: httpx.Response) -> bytes:
     """The first part of a body."""
     found = bytearray()
-    async for piece in response.aiter_bytes():
+    async for piece in _pieces(response):
         found += piece
         if len(found) >= ERROR_BODY:
             break

@@ -8,7 +8,7 @@ directly: where a proxy stands between, httpx's own is used.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import httpx
 
@@ -129,17 +129,27 @@ class _Body(httpx.AsyncByteStream):
         """
         try:
             if self._chunked:
-                async for piece in _chunks(self._reader):
-                    yield piece
+                chunks = _Chunks()
+                while not chunks.over:
+                    if piece := chunks.feed(await self._some()):
+                        yield piece
+                self._keep = self._keep and not chunks.rest
             elif self._length is None:
                 while piece := await self._reader.read(PIECE):
                     yield piece
             else:
-                async for piece in _exactly(self._reader, self._length):
+                while self._length > 0:
+                    piece = await self._some(self._length)
+                    self._length -= len(piece)
                     yield piece
         except (OSError, EOFError, ValueError, asyncio.LimitOverrunError) as error:
             raise _translated(error, None) from error
         self._over = True
+
+    async def _some(self, most: int = PIECE) -> bytes:
+        if piece := await self._reader.read(min(most, PIECE)):
+            return piece
+        raise EOFError
 
     async def aclose(self) -> None:
         """Keep the connection if the body has been read; else close it at once, so that the server stops."""
@@ -185,31 +195,60 @@ def _header(line: bytes) -> tuple[bytes, bytes]:
     return name, value.strip()
 
 
-async def _exactly(reader: asyncio.StreamReader, length: int) -> AsyncIterator[bytes]:
-    while length > 0:
-        piece = await reader.read(min(PIECE, length))
-        if not piece:
-            raise EOFError
-        length -= len(piece)
-        yield piece
+class _Chunks:
+    """Takes the chunked coding off a body: all that has come at once, for a token is a chunk.
 
+    Attributes:
+        over: The last chunk and the trailers have come.
+        rest: Bytes that are not read yet; of something else, when it is over.
+    """
 
-async def _chunks(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
-    while size := int((await _line(reader)).partition(b";")[0], 16):
-        async for piece in _exactly(reader, size):
-            yield piece
-        if await _line(reader):
-            msg = "a chunk is longer than it said"
+    def __init__(self) -> None:
+        self.over = False
+        self.rest = b""
+        self._left = 0  # bytes of the chunk that is being read
+        self._next: Literal["size", "end of chunk", "trailer"] = "size"
+
+    def feed(self, data: bytes) -> bytes:
+        """More bytes; gives what of the body they hold.
+
+        Raises:
+            ValueError: It is not the chunked coding.
+        """
+        data, at, found = self.rest + data, 0, []
+        while not self.over:
+            if self._left:
+                found.append(piece := data[at : at + self._left])
+                at, self._left = at + len(piece), self._left - len(piece)
+                if self._left:
+                    break
+            end = data.find(b"\n", at)
+            if end < 0:
+                break
+            self._line(data[at:end].rstrip(b"\r"))
+            at = end + 1
+        self.rest = data[at:]
+        if len(self.rest) > HEAD_LIMIT:
+            msg = "a line between two chunks has no end"
             raise ValueError(msg)
-    while await _line(reader):
-        pass  # trailers
+        return b"".join(found)
 
-
-async def _line(reader: asyncio.StreamReader) -> bytes:
-    line = await reader.readline()
-    if not line.endswith(b"\n"):
-        raise EOFError
-    return line.rstrip(b"\r\n")
+    def _line(self, line: bytes) -> None:
+        match self._next:
+            case "size":
+                size = line.partition(b";")[0].strip()
+                if not size.isalnum():  # int() takes signs and underscores too
+                    msg = f"illegal size of a chunk: {size[:20]!r}"
+                    raise ValueError(msg)
+                self._left = int(size, 16)
+                self._next = "end of chunk" if self._left else "trailer"
+            case "end of chunk":
+                if line:
+                    msg = "a chunk is longer than it said"
+                    raise ValueError(msg)
+                self._next = "size"
+            case "trailer":
+                self.over = not line
 
 
 def _translated(error: Exception, request: httpx.Request | None) -> httpx.TransportError:

@@ -49,21 +49,26 @@ def observe(tracer_provider: TracerProvider | None = None) -> Observation:
     """
     around = here()
     store = LiveStore() if around is None else around.store
-    provider = own_provider() if tracer_provider is None else tracer_provider
+    others = [outlet.sink for outlet in HUB.outlets if outlet.sink is not None]
     if os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         store.notes.append("no spans: OTEL_SDK_DISABLED is set")
-    elif not HUB.listen_to(provider):
+        return Observation(_spread(others), store)
+    provider = own_provider() if tracer_provider is None else tracer_provider
+    if not HUB.listen_to(provider):
         store.notes.append(f"no spans here: {type(provider).__qualname__} takes no span processor")
     tracer = provider.get_tracer(SCOPE_NAME, version())
     if tracer_provider is None:
         spans = SpanSink(tracer, store=store, openinference=False)
     else:
         spans = SpanSink(tracer, store=store, content=content_of_environment())
-    others = [outlet.sink for outlet in HUB.outlets if outlet.sink is not None]
-    return Observation(_with(spans, others) if others else spans, store)
+    return Observation(_spread(others, spans) if others else spans, store)
 
 
-def _with(spans: SpanSink, others: list[Sink]) -> Sink:
+def _nothing(_event: Event) -> None:
+    """No spans are wanted."""
+
+
+def _spread(others: list[Sink], spans: Sink = _nothing) -> Sink:
     """The span sink, and others beside it; one that fails is told of, and not called again in this turn."""
 
     def tell(event: Event) -> AbstractContextManager[object] | None:

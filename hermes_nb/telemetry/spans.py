@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from hermes_nb.telemetry.store import Kept
     from hermes_nb.vocabulary.events import Event, Scoped
 
+_LINKING: Final = (events.Turn, events.Fallback)
+"""The scopes that point at other spans than their parent."""
 _KINDS: Final = {"internal": SpanKind.INTERNAL, "client": SpanKind.CLIENT}
 
 
@@ -151,7 +153,7 @@ class TurnSpans:
             around,
             kind=_KINDS[mapping.span_kind(what)],
             attributes=self._sink.safe(mapping.start_attributes(event)),
-            links=self._links(event),
+            links=self._links(event.what) if isinstance(what, _LINKING) else None,
             start_time=event.at,
             record_exception=False,
             set_status_on_exception=False,
@@ -193,8 +195,7 @@ class TurnSpans:
         parent = self._open.get(event.parent) or self._root
         return current if parent is None else parent.context
 
-    def _links(self, event: Event) -> list[Link]:
-        what: Any = event.what
+    def _links(self, what: Any) -> list[Link]:
         found = []
         for link in mapping.links(what):
             target = HUB.root(link.turn_id) if link.turn_id else self._contexts.get(link.scope)

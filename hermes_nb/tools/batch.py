@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import anyio
+import anyio.lowlevel
 
 from hermes_nb.tools import results
-from hermes_nb.tools.context import ToolContext, ToolFailed, under_way
-from hermes_nb.tools.definition import Tool, ToolOptions
-from hermes_nb.tools.schema import InvalidArguments
+from hermes_nb.tools.context import InvalidArguments, ToolContext, ToolFailed
+from hermes_nb.tools.definition import FunctionTool, Tool, ToolOptions
 from hermes_nb.vocabulary import events
 from hermes_nb.vocabulary.messages import ToolResult
 
@@ -49,6 +49,11 @@ class Slot:
         """The tool's; the defaults for a call of no tool."""
         return self.tool.options if self.tool else ToolOptions()
 
+    @property
+    def apart(self) -> bool:
+        """Whether a plain function answers the call: in its thread nothing that it does reaches the turn's own task."""
+        return isinstance(self.tool, FunctionTool) and not self.tool.is_async
+
 
 def segments(slots: Iterable[Slot]) -> list[list[Slot]]:
     """Runs of neighbours that may run together; every call that is not parallel-safe is a run of its own."""
@@ -62,7 +67,7 @@ def segments(slots: Iterable[Slot]) -> list[list[Slot]]:
 
 
 class Batch:
-    """The calls of one reply while they run; lives in one task group at a time."""
+    """The calls of one reply while they run; neighbours that may run together share a task group."""
 
     def __init__(
         self, box: Toolbox, calls: Sequence[ToolCall], context: ToolContext, on_result: Callable[[ToolResult], None]
@@ -75,31 +80,41 @@ class Batch:
         self._given = 0
         self._lands = anyio.current_time() + context.time_left
         self._deadline = min(anyio.current_time() + box.batch_timeout, self._lands)
-        self._limiter = anyio.CapacityLimiter(box.workers)
 
     async def run(self, segment: Sequence[Slot]) -> None:
         """Run calls that may run together; returns when all of them are answered or given up."""
         if self.stopped_by is not None:
             return
+        await anyio.lowlevel.checkpoint_if_cancelled()
+        if len(segment) == 1 and segment[0].apart:
+            await self._answer(segment[0])
+            return
+        limiter = anyio.CapacityLimiter(self.box.workers)
         async with anyio.create_task_group() as group:
             for slot in segment:
                 slot.parallel = len(segment) > 1
-                group.start_soon(self._answer, slot, group.cancel_scope)
+                group.start_soon(self._answer_beside_others, slot, limiter, group.cancel_scope)
 
-    async def _answer(self, slot: Slot, everything: anyio.CancelScope) -> None:
-        """Run one call and hand over what is ready; a `KeyboardInterrupt` of the tool stops all others."""
-        async with self._limiter:
-            slot.told = True
-            try:
-                with self.context.recorder.scope(_event(slot, self.context.agent_name)) as event:
-                    try:
-                        slot.result = await self._result(slot, event)
-                    finally:
-                        _fill_in(event, slot)
-                self._hand_over()
-            except (KeyboardInterrupt, Exception) as stop:  # noqa: BLE001  raised again by run(), outside of the group
-                self.stopped_by = stop
+    async def _answer_beside_others(
+        self, slot: Slot, limiter: anyio.CapacityLimiter, everything: anyio.CancelScope
+    ) -> None:
+        async with limiter:
+            await self._answer(slot)
+            if self.stopped_by is not None:
                 everything.cancel("the batch is stopped")
+
+    async def _answer(self, slot: Slot) -> None:
+        """Run one call and hand over what is ready; what the toolbox is to raise afterwards is kept."""
+        slot.told = True
+        try:
+            with self.context.recorder.scope(_event(slot, self.context.agent_name)) as event:
+                try:
+                    slot.result = await self._result(slot, event)
+                finally:
+                    _fill_in(event, slot)
+            self._hand_over()
+        except (KeyboardInterrupt, Exception) as stop:  # noqa: BLE001  raised again by the toolbox, outside of any group
+            self.stopped_by = stop
 
     async def _result(self, slot: Slot, event: events.Tool) -> ToolResult:
         context = self.context.for_call(event)
@@ -111,14 +126,13 @@ class Batch:
             if seconds <= 0:
                 return ToolResult(slot.call, LATE, "skipped", "batch_timeout")
             slot.begun = True
-            under_way.set(context)  # for this call's own task, and what it starts
-            with anyio.move_on_after(seconds):
+            with context.under_way(), anyio.move_on_after(seconds):
                 value = await tool.invoke(arguments, context)
                 return self._bounded(slot, ToolResult(slot.call, results.readable(value), value=value))
         except (ToolFailed, InvalidArguments) as refusal:
             return self._bounded(slot, _refused(slot, refusal))
         except BaseException as error:
-            if isinstance(error, KeyboardInterrupt) or _is_cancelled(error):
+            if isinstance(error, KeyboardInterrupt) or _is_cancelled(error) or context.interrupted:
                 context.give_up()
                 raise
             return ToolResult(slot.call, results.exception_text(error), "error", type(error).__name__)

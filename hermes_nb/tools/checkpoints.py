@@ -17,7 +17,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import filelock
 import platformdirs
 
 from hermes_nb.vocabulary.failures import ConfigurationError, HermesError
@@ -174,6 +173,8 @@ class Checkpoints:
     @contextmanager
     def _locked(self) -> Iterator[None]:
         """Alone with the store, among all processes."""
+        import filelock  # noqa: PLC0415  loaded by the first use: it takes longer than most of the library
+
         try:
             self.store.mkdir(parents=True, exist_ok=True)
             with filelock.FileLock(self.store / "lock", timeout=_SECONDS):

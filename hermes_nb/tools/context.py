@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
@@ -16,6 +16,7 @@ from hermes_nb.vocabulary.budget import IterationBudget
 from hermes_nb.vocabulary.failures import HermesError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from contextlib import AbstractContextManager
     from pathlib import Path
 
@@ -36,6 +37,10 @@ class ToolFailed(HermesError):
         super().__init__(content if isinstance(content, str) else error_type)
         self.content = content
         self.error_type = error_type
+
+
+class InvalidArguments(HermesError):
+    """The model's arguments do not fit the tool; the message lists those that would."""
 
 
 class _Silence:
@@ -130,6 +135,15 @@ class ToolContext:
         """Tell the tool, and the turns that it has started, that nobody waits for its result any more."""
         self.interest.lose()
 
+    @contextmanager
+    def under_way(self) -> Iterator[None]:
+        """What is started in here belongs to this call."""
+        token = call_under_way.set(self)
+        try:
+            yield
+        finally:
+            call_under_way.reset(token)
 
-under_way: ContextVar[ToolContext | None] = ContextVar("hermes_nb_tool_call", default=None)
+
+call_under_way: ContextVar[ToolContext | None] = ContextVar("hermes_nb_tool_call", default=None)
 """The call under way in this thread or task; a turn that is started there belongs to it."""

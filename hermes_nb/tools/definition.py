@@ -21,7 +21,6 @@ from typing import (
     runtime_checkable,
 )
 
-from hermes_nb.tools.schema import Signature
 from hermes_nb.tools.threads import run_in_thread
 from hermes_nb.vocabulary.events import Degraded
 from hermes_nb.vocabulary.failures import ToolDefinitionError
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from hermes_nb.tools.context import ToolContext
+    from hermes_nb.tools.schema import Signature
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -155,6 +155,8 @@ class FunctionTool(Generic[P, R]):
     @functools.cached_property
     def signature(self) -> Signature:
         """The parameters that the model sees, with their validation."""
+        from hermes_nb.tools.schema import Signature  # noqa: PLC0415  pydantic is heavy: loaded by the first tool
+
         return Signature.of(self.function, self.name or _name(self.function))
 
     @functools.cached_property
@@ -163,6 +165,13 @@ class FunctionTool(Generic[P, R]):
         signature = self.signature
         told = self.description or signature.description
         return ToolSpec(signature.name, told, signature.parameters, self.guidance)
+
+    @functools.cached_property
+    def is_async(self) -> bool:
+        """Whether calling it gives something to be awaited, as far as can be seen."""
+        inner = _innermost(self.function)
+        call = getattr(inner, "__call__", None)  # noqa: B004  its kind is asked for, not whether it exists
+        return inspect.iscoroutinefunction(inner) or inspect.iscoroutinefunction(call)
 
     async def invoke(self, arguments: Mapping[str, Any], context: ToolContext) -> object:
         """Validate the arguments and call the function: a plain one in a thread, an async one in the tools' loop."""
@@ -176,7 +185,7 @@ class FunctionTool(Generic[P, R]):
             context.recorder.tell(Degraded("tool", told))
 
         call = functools.partial(cast("Callable[..., Any]", self.function), **keywords)
-        if not _is_async(self.function):
+        if not self.is_async:
             value = await run_in_thread(call, name=f"tool {self.spec.name}", on_abandoned=abandoned)
             if not inspect.isawaitable(value):
                 return value
@@ -197,11 +206,6 @@ def _innermost(function: Callable[..., Any]) -> Callable[..., Any]:
 def _name(function: Callable[..., Any]) -> str:
     inner = _innermost(function)
     return getattr(inner, "__name__", type(inner).__name__)
-
-
-def _is_async(function: Callable[..., Any]) -> bool:
-    inner = _innermost(function)
-    return inspect.iscoroutinefunction(inner) or inspect.iscoroutinefunction(getattr(inner, "__call__", None))  # noqa: B004  its kind is asked for, not whether it exists
 
 
 @overload

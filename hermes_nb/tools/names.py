@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from difflib import SequenceMatcher
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -53,4 +52,6 @@ def _alike(one: list[str], other: list[str]) -> bool:
 def _likeness(a: str, b: str) -> float:
     if max(len(a), len(b)) < LONG_ENOUGH:
         return float(a == b)
+    from difflib import SequenceMatcher  # noqa: PLC0415  loaded by the first use: it takes longer than most of the library
+
     return SequenceMatcher(None, a, b).ratio()

@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pydantic_core import PydanticSerializationError, to_jsonable_python
-
 from hermes_nb.vocabulary.messages import is_part
 
 if TYPE_CHECKING:
@@ -35,6 +33,7 @@ STORE_LIMIT = 1_000_000_000
 STORED = re.compile(r"[0-9a-f]{20}\.txt")
 """The name of a file with a whole result."""
 
+_to_json = json.JSONEncoder(ensure_ascii=False).encode
 _CHARACTERS_PER_TOKEN = 4
 _FRAMES = 3
 
@@ -68,11 +67,13 @@ def readable(value: object) -> Content:
         return _clean(value)
     if value is None:
         return "(no result)"
-    if parts := _parts(value) or _picture(value):
+    if not isinstance(value, bool | int | float) and (parts := _parts(value) or _picture(value)):
         return parts
+    from pydantic_core import PydanticSerializationError, to_jsonable_python  # noqa: PLC0415  its import takes longer than all of ours
+
     try:
         data = to_jsonable_python(value, fallback=_as_data, inf_nan_mode="strings", bytes_mode="utf8")
-        return _clean(data if isinstance(data, str) else json.dumps(data, ensure_ascii=False))
+        return _clean(data if isinstance(data, str) else _to_json(data))
     except (PydanticSerializationError, TypeError, ValueError, RecursionError):
         return _clean(_shown(value))
 
@@ -122,7 +123,11 @@ def _shown(value: object) -> str:
 
 def _clean(text: str) -> str:
     """Without lone surrogates, which no server and no file can take."""
-    return text.encode("utf-8", "replace").decode("utf-8") if any("\ud800" <= c <= "\udfff" for c in text) else text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "replace").decode()
+    return text
 
 
 # ---------------------------------------------------------------------------------------------- errors
@@ -134,8 +139,8 @@ def error_text(message: str, *, details: str = "") -> str:
     message = _head(message, ERROR_LIMIT // 2 if details else ERROR_LIMIT - spent)
     told = {"error": message}
     if details:
-        told["traceback"] = details[-max(0, ERROR_LIMIT - spent - len(json.dumps(message, ensure_ascii=False))) :]
-    return json.dumps(told, ensure_ascii=False)
+        told["traceback"] = details[-max(0, ERROR_LIMIT - spent - len(_to_json(message))) :]
+    return _to_json(told)
 
 
 def exception_text(error: BaseException) -> str:

@@ -14,8 +14,8 @@ from pydantic import BaseModel, ConfigDict, Field, PydanticUserError, TypeAdapte
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
-from hermes_nb.tools.context import ToolContext
-from hermes_nb.vocabulary.failures import HermesError, ToolDefinitionError
+from hermes_nb.tools.context import InvalidArguments, ToolContext
+from hermes_nb.vocabulary.failures import ToolDefinitionError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -27,10 +27,6 @@ _REPAIRS = 4
 """Rounds of repair of badly quoted arguments; one is needed for each level of nesting."""
 
 _CONTAINERS = {"list_type", "tuple_type", "set_type", "frozen_set_type"}
-
-
-class InvalidArguments(HermesError):
-    """The model's arguments do not fit the tool; the message lists those that would."""
 
 
 class _PlainSchema(GenerateJsonSchema):

@@ -4,34 +4,33 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from functools import cache
 
-from hermes_nb.tools.context import ToolFailed
+from hermes_nb.tools.context import ToolContext, ToolFailed
 from hermes_nb.tools.definition import FunctionTool, tool
 from hermes_nb.tools.results import STORED
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 READER = "read_result"
 _LONGEST = 20_000
 
 
-def result_reader(directory: Path) -> FunctionTool[[str, int, int], str]:
-    """A tool `read_result` that reads files which the toolbox has put into this directory, and no others."""
+@cache
+def result_reader() -> FunctionTool[..., str]:
+    """A tool `read_result` that reads files which a toolbox has put into the turn's directory, and no others."""
 
     @tool(name=READER, parallel_safe=True, type="datastore", result_limit=_LONGEST + 1_000)
-    def read_result(file: str, start: int = 0, characters: int = 8_000) -> str:
+    def read_result(context: ToolContext, file: str, start: int = 0, characters: int = 8_000) -> str:
         """Read a part of a tool result that was too long to be shown.
 
         Args:
+            context: Where the files are.
             file: The file that the shortened result names.
             start: The first character, from 0.
             characters: How many, at most 20,000.
         """
         names = STORED.findall(file)  # whatever stands around the name
-        path = directory / (names[-1] if names else "")
-        if not path.is_file():
+        path = context.directory / names[-1] if names and context.directory else None
+        if path is None or not path.is_file():
             msg = (
                 f"There is no stored result {file[-100:]!r}. Take the name from the shortened result; if it is right, "
                 "the result was deleted to make room for newer ones: call the tool again."

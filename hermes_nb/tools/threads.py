@@ -13,7 +13,8 @@ import contextvars
 import os
 import queue
 import threading
-from typing import TYPE_CHECKING, TypeVar
+from contextlib import suppress
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,6 +23,10 @@ T = TypeVar("T")
 
 IDLE = 10.0
 """Seconds that a free thread waits for another call."""
+
+BRIEF = 0.0005
+"""Seconds that the event loop itself waits for a call: most tools are done by then, and a way through the loop's own
+queue would cost more than they do."""
 
 
 class _Worker(threading.Thread):
@@ -87,28 +92,49 @@ async def run_in_thread(function: Callable[[], T], *, name: str = "tool", on_aba
     Raises:
         BaseException: Whatever the function raised.
     """
-    loop = asyncio.get_running_loop()
-    done = asyncio.Event()
-    outcome: list[tuple[T | None, BaseException | None]] = []
-
-    def work() -> None:
+    job = _Job(contextvars.copy_context(), function)
+    in_thread(name, job)
+    if not job.ended.acquire(timeout=BRIEF):
         try:
-            outcome.append((context.run(function), None))
+            await job.wait()
+        finally:
+            if job.running:
+                on_abandoned()
+    if job.error is not None:
+        raise job.error
+    return job.value
+
+
+class _Job(Generic[T]):
+    """One call, and what became of it; the thread tells the event loop only where that waits."""
+
+    value: T
+
+    def __init__(self, context: contextvars.Context, function: Callable[[], T]) -> None:
+        self._context = context
+        self._function = function
+        self._waiting: tuple[asyncio.AbstractEventLoop, asyncio.Event] | None = None
+        self.error: BaseException | None = None
+        self.running = True
+        self.ended = threading.Lock()
+        self.ended.acquire()
+
+    def __call__(self) -> None:
+        """The thread's part."""
+        try:
+            self.value = self._context.run(self._function)
         except BaseException as error:  # noqa: BLE001  it is raised again where the result is awaited
-            outcome.append((None, error))
-        try:
-            loop.call_soon_threadsafe(done.set)
-        except RuntimeError:
-            return  # the loop is closed: the turn has ended without this thread
+            self.error = error
+        self.running = False
+        self.ended.release()
+        if self._waiting is not None:
+            loop, event = self._waiting
+            with suppress(RuntimeError):  # the loop is closed: the turn has ended without this thread
+                loop.call_soon_threadsafe(event.set)
 
-    context = contextvars.copy_context()
-    in_thread(name, work)
-    try:
-        await done.wait()
-    finally:
-        if not outcome:
-            on_abandoned()
-    value, error = outcome[0]
-    if error is not None:
-        raise error
-    return value  # type: ignore[return-value]  # set whenever there is no error
+    async def wait(self) -> None:
+        """The event loop's part, for a call that takes its time."""
+        event = asyncio.Event()
+        self._waiting = (asyncio.get_running_loop(), event)
+        if self.running:  # looked at after the thread can know of the wait
+            await event.wait()

@@ -41,6 +41,9 @@ class Toolbox:
         spill: Directory for the whole text of results that were cut; once one was, the model is offered
             `read_result`, a tool that reads there.
 
+    Attributes:
+        specs: What the model is told of each tool, in the order given; the same tuple every time, written once.
+
     Raises:
         ConfigurationError: Two tools have one name, something is no tool, or a limit cannot work.
         ToolDefinitionError: A function gives no schema.
@@ -53,6 +56,7 @@ class Toolbox:
     batch_limit: int
     spill: Path | None
     reader: Tool | None
+    specs: tuple[ToolSpec, ...]
 
     def __init__(
         self,
@@ -73,15 +77,11 @@ class Toolbox:
             msg = f"tools is a list of functions and tools, such as tools=[population], not {tools!r:.100}"
             raise ConfigurationError(msg)
         named = _named(tools)
-        reader = None if spill is None or not named or READER in named else result_reader(spill)
-        fields = limits | {"tools": named, "batch_limit": batch_limit, "spill": spill, "reader": reader}
+        reader = None if spill is None or not named or READER in named else result_reader()
+        specs = tuple(tool.spec for tool in named.values())
+        fields = limits | {"tools": named, "batch_limit": batch_limit, "spill": spill, "reader": reader, "specs": specs}
         for name, value in fields.items():
             object.__setattr__(self, name, value)
-
-    @property
-    def specs(self) -> tuple[ToolSpec, ...]:
-        """What the model is told of each tool, in the order given."""
-        return tuple(tool.spec for tool in self.tools.values())
 
     def offered(self, *, shortened: bool) -> tuple[ToolSpec, ...]:
         """What the model is told of, with the reader of stored results once a result was shortened."""
@@ -126,7 +126,7 @@ class Toolbox:
         Args:
             calls: The calls, in the model's order. Equal calls are run each.
             recorder: Gets one `Tool` scope for each call.
-            context: The turn, as the tools may see it.
+            context: The turn, as the tools may see it; its directory is the toolbox's.
             on_result: Called exactly once for each call, in their order, as early as the order and the batch's
                 limit allow; also when the wait is cancelled (then: real results of what has finished, "effect
                 unknown" for what was running, "not started" for the others).
@@ -134,7 +134,7 @@ class Toolbox:
         Raises:
             KeyboardInterrupt: A tool raised it; all calls have been answered by then.
         """
-        batch = Batch(self, calls, replace(context, recorder=recorder), on_result)
+        batch = Batch(self, calls, replace(context, recorder=recorder, directory=self.spill), on_result)
         try:
             for segment in segments(batch.slots):
                 await batch.run(segment)

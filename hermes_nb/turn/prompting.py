@@ -98,6 +98,7 @@ class Wire:
 
     def __init__(self, history: Iterable[Message]) -> None:
         self.messages: list[Message] = []
+        self._system = Message("system", "")
         for message in repair(history):
             self.add(message)
 
@@ -126,7 +127,9 @@ class Wire:
             messages = [*messages[:-1], fold(messages[-1], notice)]
         elif notice:
             messages = [*messages, Message("user", notice)]
-        return (Message("system", system), *messages)
+        if self._system.content != system:
+            self._system = Message("system", system)
+        return (self._system, *messages)
 
 
 def fold(message: Message, text: str) -> Message:

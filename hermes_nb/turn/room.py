@@ -50,7 +50,7 @@ def measure(state: TurnState, *, overflow: bool = False) -> Room:
     reserved = provider.parameters.get("max_tokens")
     threshold = policy.tokens(tokens, reserved if isinstance(reserved, int) else 0)
     overhead = state.meter.overhead(state.system, state.tools)
-    state.estimate = overhead + state.meter.messages(state.history)
+    state.estimate = overhead + state.meter.history(state.history)
     goal = policy.goal(state.sizes, state.estimate, threshold, overflow=overflow)
     state.threshold = threshold
     return Room(tokens, threshold, overhead, goal)

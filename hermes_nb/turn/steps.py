@@ -159,7 +159,6 @@ async def run_tools(state: TurnState, reply: Reply) -> None:
         checkpoints=request.checkpoints,
         saves=state.saves,
         loop=state.loop,
-        directory=request.toolbox.spill,
         turn=state,
     )
 

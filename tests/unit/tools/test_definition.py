@@ -17,9 +17,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hermes_nb.tools.context import ToolContext
+from hermes_nb.tools.context import InvalidArguments, ToolContext
 from hermes_nb.tools.definition import FunctionTool, Tool, ToolOptions, tool
-from hermes_nb.tools.schema import InvalidArguments
 from hermes_nb.vocabulary.failures import ToolDefinitionError
 
 steady = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])

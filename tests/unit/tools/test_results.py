@@ -19,6 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes_nb.tools import results
+from hermes_nb.tools.context import ToolContext
 from hermes_nb.tools.definition import tool
 from hermes_nb.tools.stored import result_reader
 from hermes_nb.tools.toolbox import Toolbox
@@ -182,13 +183,14 @@ def test_the_model_reads_the_rest_of_a_long_result_piece_by_piece(tmp_path):
 @pytest.mark.parametrize("around", ["{}", "`{}`;", "file {}.", "./elsewhere/{}", '"{}"'])
 def test_the_name_of_a_stored_result_may_be_given_in_any_way(tmp_path, around):
     name = pathlib.Path(results.store("the whole text", tmp_path)[0]).name
-    read = result_reader(tmp_path)
-    assert read(around.format(name), 4, 5) == "[Characters 4 to 9 of 14.]\nwhole"
+    read = result_reader()
+    assert read(ToolContext(directory=tmp_path), around.format(name), 4, 5) == "[Characters 4 to 9 of 14.]\nwhole"
 
 
 def test_at_most_20000_characters_are_read_at_once(tmp_path):
     stored = results.store("x" * 50_000, tmp_path)[0]
-    assert result_reader(tmp_path)(stored, 0, 10**9).startswith("[Characters 0 to 20,000 of 50,000.]")
+    read = result_reader()
+    assert read(ToolContext(directory=tmp_path), stored, 0, 10**9).startswith("[Characters 0 to 20,000 of 50,000.]")
 
 
 @pytest.mark.parametrize(
@@ -233,8 +235,8 @@ def test_the_store_stays_within_its_bound_and_says_what_was_deleted(small_store)
     for day, letter in enumerate("abcd", 1):
         stored[letter] = long_result(small_store, f"conversation {letter}", letter).results[0].stored_at
         used(stored[letter], day)
-    read = result_reader(small_store / "conversation a")
-    assert read(stored["a"], 0, 5).endswith("aaaaa")  # used again: it is not the oldest any more
+    context = ToolContext(directory=small_store / "conversation a")
+    assert result_reader()(context, stored["a"], 0, 5).endswith("aaaaa")  # used again: it is not the oldest any more
 
     batch = long_result(small_store, "conversation e", "e")
     assert not pathlib.Path(stored["b"]).parent.exists()
