@@ -81,6 +81,9 @@ class AgentTool:
         if refusal := parent.request.policies.delegation.refusal():
             raise ToolFailed(refusal, "delegation_depth")
         async with parent.delegates:
+            if reached := parent.ceiling:
+                msg = f"The task was not handed on: {reached}."
+                raise ToolFailed(msg, "ceiling_reached")
             request = self._request(task, parent)
             if context.event is not None:
                 context.event.child_turn_id = request.turn_id

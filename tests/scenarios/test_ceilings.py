@@ -151,6 +151,18 @@ def test_a_sub_agent_lands_first_and_its_lead_after_it():
     assert (reasons["agent"], reasons["helper"]) == ("ceiling_reached", "ceiling_reached")
 
 
+def test_a_sub_agent_that_waits_for_its_turn_until_the_time_is_over_does_not_begin():
+    tasks = calls(called("helper", task="one"), called("helper", task="two"))
+    with Server(always(slow(0.5, said("done")))) as inner, Server(tasks, said("one is done")) as outer:
+        helper = over(inner, name="helper", ceiling=None).as_tool()
+        lead = over(outer, tools=[helper], ceiling=hn.Ceiling(seconds=0.3), delegation=hn.Delegation(at_once=1))
+        result = run(lead)
+
+    assert len(inner.requests) == 1
+    assert "not handed on" in outer.requests[1].messages[-1]["content"]
+    assert result.text == "one is done"
+
+
 def test_the_stop_at_the_end_of_the_landing_reaches_a_sub_agent():
     with Server(stall()) as inner, Server(called("helper", task="t")) as outer:
         helper = over(inner, name="helper", ceiling=None).as_tool()
