@@ -43,6 +43,19 @@ def test_prompts_come_out_of_a_frame_or_mappings():
     assert hn.load_prompts(iter(ROWS), prompt="question")[1]["prompt"] == "b"
 
 
+@pytest.mark.filterwarnings("default")
+def test_prompts_come_out_of_a_data_set_of_hugging_face(tmp_path, monkeypatch):
+    """Streamed ones, which do not know how many they are, too."""
+    monkeypatch.setenv("HF_HOME", str(tmp_path))
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    datasets = pytest.importorskip("datasets")
+    whole = datasets.Dataset.from_dict({"question": ["1+1?", "2+2?"], "answer": [2, 4]})
+    expected = [{"prompt": "1+1?", "answer": 2}, {"prompt": "2+2?", "answer": 4}]
+
+    assert hn.load_prompts(whole, prompt="question") == expected
+    assert hn.load_prompts(whole.to_iterable_dataset(), prompt="question", limit=1) == expected[:1]
+
+
 def test_what_holds_no_prompts_is_told(tmp_path):
     (tmp_path / "x.jsonl").write_text("no json")
     with pytest.raises(hn.ConfigurationError, match="cannot be read"):
