@@ -64,6 +64,24 @@ class Place:
         return Path(f"{self.path}.stop")
 
     @property
+    def begun(self) -> Path:
+        """The folder that names the cases that other processes have begun."""
+        return self.parts / "begun"
+
+    def begin(self, case_id: str) -> bool:
+        """Note that a case is begun; False where another process, which was lost then, had begun it."""
+        if _me() == self.owner:
+            return True
+        try:
+            self.begun.mkdir(parents=True, exist_ok=True)
+            (self.begun / case_id).touch(exist_ok=False)
+        except FileExistsError:
+            return False
+        except OSError:  # a disk in trouble: begun twice is better than not at all
+            return True
+        return True
+
+    @property
     def slots(self) -> Path:
         """The folder of the places at providers."""
         return Path(f"{self.path}.slots")
@@ -97,6 +115,8 @@ def run_case(work: Work) -> Row | None:
     case, place = work.case, work.place
     if place.stop.exists():
         return None
+    if not place.begin(case.id) and (row := _ended(work)) is not None:
+        return row
     token = waiting.set(work.waiting)
     try:
         session = Session(place.logbook, id=f"{case.id}-{uuid.uuid4().hex[:8]}")
@@ -112,6 +132,13 @@ def run_case(work: Work) -> Row | None:
         return error_row(case, error)
     finally:
         waiting.reset(token)
+
+
+def _ended(work: Work) -> Row | None:
+    """The row of a case whose turn ended before its worker was lost."""
+    from hermes_nb.lab.journal import kept_rows  # noqa: PLC0415  it needs the rows made here
+
+    return next(kept_rows(work.place, {work.case.id: work.case}, work.score), None)
 
 
 def _seeded(case: Case) -> Agent:

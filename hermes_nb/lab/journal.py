@@ -78,17 +78,24 @@ class Journal:
     def finished(self, cases: Mapping[str, Case], score: Scorer | None) -> dict[str, Row]:
         """The rows of the cases that need not run again; those that a logbook has and the rows miss are added."""
         known = {case_id: row for case_id, row in self.rows().items() if case_id in cases and is_final(row)}
-        for logbook in map(Logbook, self._place.logbooks()):
-            with logbook:
-                for turn in logbook.turns():
-                    case = cases.get(turn.conversation_id.rpartition("-")[0])
-                    if case is None or case.id in known or turn.parent_turn_id or turn.ended_at is None:
-                        continue
-                    row = row_of(case, _result(logbook, turn), score)
-                    if is_final(row):
-                        known[case.id] = row
-                        self.add(row)
+        for row in kept_rows(self._place, {name: case for name, case in cases.items() if name not in known}, score):
+            if row["case_id"] not in known:
+                known[row["case_id"]] = row
+                self.add(row)
         return known
+
+
+def kept_rows(place: Place, cases: Mapping[str, Case], score: Scorer | None) -> Iterator[Row]:
+    """The rows of those cases that ended, out of the logbooks."""
+    for logbook in map(Logbook, place.logbooks()):
+        with logbook:
+            for turn in logbook.turns():
+                case = cases.get(turn.conversation_id.rpartition("-")[0])
+                if case is None or turn.parent_turn_id or turn.ended_at is None:
+                    continue
+                row = row_of(case, _result(logbook, turn), score)
+                if is_final(row):
+                    yield row
 
 
 def _result(logbook: Logbook, record: TurnRecord) -> TurnResult:

@@ -203,6 +203,8 @@ class Study(StudyFrames):
             raise ConfigurationError(msg) from None
         self._closing.callback(lock.release)
         self._place.stop.unlink(missing_ok=True)
+        shutil.rmtree(self._place.begun, ignore_errors=True)
+        self._closing.callback(shutil.rmtree, self._place.begun, ignore_errors=True)
         self._place.slots.mkdir(exist_ok=True)
         self._closing.callback(shutil.rmtree, self._place.slots, ignore_errors=True)
         self._closing.callback(self._place.stop.unlink, missing_ok=True)

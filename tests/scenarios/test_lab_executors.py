@@ -12,6 +12,8 @@ import pandas as pd
 import pytest
 
 import hermes_nb as hn
+from hermes_nb.lab.cases import cases_of
+from hermes_nb.lab.casework import Place, Work, run_case
 from hermes_nb.logbook import Logbook
 from tests.support import sweeping
 from tests.support.server import Server, always, slow
@@ -61,6 +63,15 @@ def test_stop_reaches_the_workers(tmp_path):
     assert len(study.turns_df()) <= 2
 
 
+def ended(study: hn.Study) -> list[str]:
+    """The cases of which a turn ended, once for each such turn, in all logbooks."""
+    turns = []
+    for path in study.logbooks:
+        with Logbook(path) as logbook:
+            turns += logbook.turns()
+    return sorted(turn.conversation_id.rpartition("-")[0] for turn in turns if turn.ended_at is not None)
+
+
 @pytest.fixture
 def dask_client(tmp_path, monkeypatch):
     """A client of two worker processes."""
@@ -89,6 +100,7 @@ def test_dask_loses_a_worker_in_the_middle_and_every_case_counts_once(tmp_path, 
         assert sorted(frame.case_id) == sorted(study.cases)
         assert frame.turn_id.notna().all(), frame.error.dropna().unique()
         assert frame.worker.nunique() >= 2
+        assert ended(study) == sorted(study.cases), "a case whose turn had ended was not run again"
         assert study.attempts_df().case_id.nunique() == 80
 
         attempts = study.to_dask("attempts")
@@ -142,6 +154,19 @@ def test_ray_runs_the_cases_by_the_same_protocol(tmp_path):
     assert sorted(frame.case_id) == sorted(study.cases)
     assert frame.turn_id.notna().all(), frame.error.dropna().unique()
     assert str(os.getpid()) not in {worker.rpartition("-")[2] for worker in frame.worker}
+
+
+def test_a_case_that_had_ended_when_its_worker_was_lost_is_not_run_again(tmp_path):
+    """Executors run it again, for they have lost its result."""
+    with Server(always(says("The answer."))) as server:
+        (case,) = cases_of(sweeping.agent(server.url).with_(faults=None), "q", {}, 1, None)
+        work = Work(case, Place(tmp_path / "s.db", owner="another process"), sweeping.score)
+        first, second = run_case(work), run_case(work)
+
+        assert first == second | {"seconds": first["seconds"]}
+        assert len(server.requests) == 1
+        with Logbook(work.place.logbook) as logbook:
+            assert len(logbook.turns()) == 1
 
 
 def test_after_the_death_of_the_owner_the_parts_of_the_workers_count(tmp_path):
