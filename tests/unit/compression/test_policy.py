@@ -93,7 +93,8 @@ def test_real_usage_outranks_the_estimate_in_both_directions():
 def test_a_server_that_counts_nonsense_does_not_switch_compression_off():
     policy, state = Compression(), CompressionState()
     state.observe(10, 50_000, 54_400)
-    assert policy.due(state, 170_000, 54_400, now=LATER)
+    assert not policy.due(state, 163_000, 54_400, now=LATER)
+    assert policy.due(state, 164_000, 54_400, now=LATER)
     state.observe(10**9, 50_000, 54_400)
     assert not policy.due(state, 18_000, 54_400, now=LATER)
     assert policy.due(state, 18_200, 54_400, now=LATER)

@@ -29,6 +29,8 @@ KNOWN = ("todo", "read_file", "write_file", "searchWeb", "create_user", "HTTPGet
         ("search_web", "searchWeb"),
         ("http_get", "HTTPGet"),
         ("populatoin", "population"),
+        ("pupolatoin", "population"),
+        ("reads_file", "read_file"),
     ],
 )
 def test_other_spellings_are_understood(said, meant):
@@ -36,10 +38,14 @@ def test_other_spellings_are_understood(said, meant):
 
 
 @pytest.mark.parametrize(
-    "said", ["", "  ", "<>", "delete_user", "set_file", "weather", "file", "read_file_now", "tool"]
+    "said", ["", "  ", "<>", "delete_user", "set_file", "weather", "file", "read_file_now", "tool", "reed_file"]
 )
 def test_other_tools_are_not_taken_for_known_ones(said):
     assert closest(said, KNOWN) == ""
+
+
+def test_words_that_mean_the_opposite_are_not_alike_enough():
+    assert closest("import_data", ("export_data",)) == ""
 
 
 def test_what_could_be_two_tools_is_neither():

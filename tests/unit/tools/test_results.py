@@ -163,6 +163,41 @@ def test_long_parts_are_cut_and_keep_their_pictures(tmp_path):
     assert len(short.content[0]["text"]) < 2_000
 
 
+def test_a_long_result_shows_a_thousand_characters_of_its_beginning_and_half_of_that_of_its_end(tmp_path):
+    cut = results.shorten("a" * 5_000 + "b" * 5_000, tmp_path).content
+    assert (cut.count("a" * 1_000), cut.count("a" * 1_001)) == (1, 0)
+    assert cut.endswith("\n" + "b" * 500)
+    assert "the first 1,000 and the last 500." in cut
+    assert "8,500 characters left out" in cut
+
+
+def test_an_error_is_told_in_at_most_2000_characters_and_uses_them():
+    alone = results.error_text("x" * 10_000)
+    with_place = results.error_text("x" * 10_000, details="y" * 10_000)
+    assert len(alone) <= 2_000
+    assert alone.count("x") > 1_900
+    assert len(with_place) <= 2_000
+    assert with_place.count("x") == 999
+    assert with_place.count("y") > 900
+
+
+def test_an_exception_names_the_three_places_next_to_it():
+    def level(depth):
+        if depth == 0:
+            raise LookupError("deep")
+        level(depth - 1)
+
+    try:
+        level(9)
+    except LookupError as error:
+        told = json.loads(results.exception_text(error))
+
+    assert told["error"] == "[TOOL_ERROR] LookupError: deep"
+    places = told["traceback"].splitlines()
+    assert len(places) == 3
+    assert 'raise LookupError("deep")' in places[-1]
+
+
 def test_equal_texts_share_one_file_and_no_part_file_is_left(tmp_path):
     first, second = results.store("text\r\n", tmp_path)[0], results.store("text\r\n", tmp_path)[0]
     assert first == second
