@@ -1,4 +1,10 @@
-"""Spans of the OpenTelemetry SDK in memory, open ones included, column by column."""
+"""Spans of the OpenTelemetry SDK in memory, open ones included, column by column.
+
+What a span holds is read from where the SDK keeps it, in comprehensions: the interpreter makes these the fastest way to
+an attribute, and the SDK's properties take longer than all the rest. What is kept elsewhere is read by its public name.
+"""
+
+# ruff: noqa: SLF001  see above
 
 from __future__ import annotations
 
@@ -87,9 +93,22 @@ class _Fields(NamedTuple):
 
 
 def _fields(spans: Sequence[ReadableSpan]) -> _Fields:
-    """The fields of spans; from where the SDK keeps them, since its properties take longer than all the rest."""
+    """The fields of spans."""
     try:
-        return _Fields(*(list(map(attrgetter(f"_{name}"), spans)) for name in _Fields._fields))
+        return _Fields(
+            [span._context for span in spans],  # type: ignore[misc]  # the SDK's spans have one
+            [span._parent for span in spans],
+            [span._name for span in spans],
+            [span._kind for span in spans],
+            [span._start_time for span in spans],
+            [span._end_time for span in spans],
+            [span._status for span in spans],
+            [span._attributes for span in spans],
+            [span._events for span in spans],
+            [span._links for span in spans],
+            [span._resource for span in spans],
+            [span._instrumentation_scope for span in spans],
+        )
     except AttributeError:  # another SDK's spans
         return _Fields(*(list(map(attrgetter(name), spans)) for name in _Fields._fields))
 
@@ -149,17 +168,17 @@ def _read_once(objects: Sequence[T], read: Callable[[T], tuple[Any, ...]]) -> It
     return zip(*map(found.__getitem__, keys), strict=True)
 
 
-def _number(collections: Sequence[Sequence[object]]) -> list[int]:
-    """The length of each; read from where the SDK keeps them, since its own `len` takes longer than all the rest."""
+def _number(collections: Sequence[Any]) -> list[int]:
+    """The length of each."""
     try:
-        return list(map(len, map(attrgetter("_dq"), collections)))
+        return [len(each._dq) for each in collections]
     except AttributeError:  # plain sequences
         return list(map(len, collections))
 
 
-def _dropped(collections: Sequence[object]) -> list[int]:
+def _dropped(collections: Sequence[Any]) -> list[int]:
     try:
-        return list(map(attrgetter("dropped"), collections))
+        return [each.dropped for each in collections]
     except AttributeError:  # plain mappings and sequences, which drop nothing
         return [getattr(each, "dropped", 0) for each in collections]
 
@@ -194,7 +213,7 @@ def _beside(fields: _Fields, columns: Columns) -> Iterator[EventRow | LinkRow]:
 def _settled(fields: _Fields) -> list[dict[str, Any]]:
     """The attributes of each span: those of an ended span as the SDK keeps them, of an open one a copy."""
     try:
-        inner: list[dict[str, Any]] = list(map(attrgetter("_dict"), fields.attributes))
+        inner: list[dict[str, Any]] = [each._dict for each in fields.attributes]  # type: ignore[union-attr]  # see above
     except AttributeError:  # another SDK's spans
         return list(map(_copy, fields.attributes))
     if None in fields.end_time:
