@@ -244,7 +244,8 @@ def peers(interpreters, count):
                 show(line | {"times_ours": line["clock_s_per_million"] / mine})
                 break
         else:
-            print(json.dumps({"way": peer, "skipped": "not installed in any of the interpreters"}), flush=True)
+            why = (done.stderr.strip() or "it said nothing").splitlines()[-1]
+            print(json.dumps({"way": peer, "skipped": why}), flush=True)
 
 
 def main():
