@@ -8,6 +8,7 @@ import sys
 import nbformat
 import pytest
 
+from tests.support.hostile import HOSTILE as HOSTILE_TEXTS
 from tests.support.jupyter import Notebook
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(240)]
@@ -161,6 +162,44 @@ def test_hostile_texts_run_nothing_live_and_frozen_in_a_trusted_notebook(page_of
     for record in notebook.page.locator(".hermes-nb-record").all():
         assert record.evaluate(elements) == 0
         record.locator("summary").first.click()
+    assert notebook.page.evaluate("() => window.pwned") is None
+    assert not notebook.errors
+
+
+POISONED = """
+from hermes_nb.widgets.display import Output, before, view
+from hermes_nb.widgets.painter import painter
+from hermes_nb.widgets.panel import Panel
+from tests.support.hostile import HOSTILE, poisoned
+
+def told(text):
+    "The live panel of a turn that has told this text in every field."
+    run, output = hn.Agent(script(say("x"))).start("Go", session=False, paused=True), Output()
+    panel = Panel(run, before(run), output.freeze)
+    panel._events.extend(poisoned(text, run.turn_id))
+    output.publish({"text/plain": "live", **view(panel)}, update=False)
+    painter.add(panel)
+    return run
+
+runs = [told(text) for text in HOSTILE.values()]
+"""
+
+
+def test_every_field_stays_text_live_and_frozen_in_a_trusted_notebook(page_of):
+    notebook = page_of(POISONED, "for run in runs:\n    run.interrupt()\n    run.wait()")
+    assert "Error" not in notebook.run_and_wait(1)
+    panels, records = notebook.page.locator(".hnb"), notebook.page.locator(".hermes-nb-record")
+    elements = "roots => roots.flatMap(r => [...r.querySelectorAll('img, script, a, iframe, mjx-container')]).length"
+    panels.locator(".hnb-row-end").nth(len(HOSTILE_TEXTS) - 1).wait_for(state="attached")
+    assert panels.count() == len(HOSTILE_TEXTS)
+    assert panels.evaluate_all(elements) == 0
+    panels.locator("details").evaluate_all("all => all.forEach(one => { one.open = true; })")
+    assert notebook.page.evaluate("() => window.pwned") is None
+    notebook.run_and_wait(2)
+    records.nth(len(HOSTILE_TEXTS) - 1).wait_for()
+    assert records.evaluate_all(elements) == 0
+    records.locator("details").evaluate_all("all => all.forEach(one => { one.open = true; })")
+    notebook.page.wait_for_timeout(300)
     assert notebook.page.evaluate("() => window.pwned") is None
     assert not notebook.errors
 
