@@ -148,7 +148,8 @@ def test_stop_in_an_idle_kernel_ends_the_turn_that_is_shown(page_of):
 
 def test_pause_step_resume_and_the_reasons_of_disabled_controls(page_of):
     notebook = page_of(
-        "run = start(*[call('nap', seconds=0.8)] * 5, say('done'))\nrun", "print(run.result().iterations)"
+        "run = start(call('nap', seconds=5), *[call('nap', seconds=0.5)] * 4, say('done'))\nrun",
+        "print(run.result().iterations)",
     )
     notebook.run_and_wait(1)
     panel = notebook.panel()
