@@ -101,6 +101,8 @@ steps = st.lists(
     st.one_of(good, good, good, good, said, said, mangled, mangled, mangled, rubbish, statuses, broken, endless),
     max_size=12,
 )
+ends = st.sampled_from([[], [http.always(http.say("done"))], [http.always(http.call("count", number=1))]])
+scripts = st.tuples(steps, ends).map(lambda parts: parts[0] + parts[1])
 
 
 # ---------------------------------------------------------------------------------------- what holds
@@ -111,7 +113,7 @@ steps = st.lists(
 @pytest.mark.parametrize("api", APIS)
 @settings(deadline=None, suppress_health_check=list(HealthCheck), phases=PHASES)
 @given(
-    steps=steps,
+    steps=scripts,
     fallback=st.sampled_from([None, "openai", "anthropic"]),
     budget=st.integers(0, 6),
     window=st.sampled_from([None, 2_000]),
