@@ -9,6 +9,7 @@ import re
 from html.parser import HTMLParser
 from pathlib import Path
 
+import dask.dataframe as dd
 import duckdb
 import pandas as pd
 import polars as pl
@@ -168,6 +169,20 @@ def test_polars_takes_the_tables_and_the_folder(traces, tmp_path):
 
     assert memory["chat_span_id"].to_list() == disk["chat_span_id"].to_list()
     assert memory["input_tokens"].sum() == disk["input_tokens"].sum() == traces.chats_df()["input_tokens"].sum()
+
+
+@pytest.mark.filterwarnings("ignore:The inplace keyword:DeprecationWarning")  # Dask's own use of pandas
+def test_dask_reads_the_folder_part_by_part(traces, tmp_path):
+    traces.to_parquet(tmp_path / "turns")
+    sent = traces.chats_df().groupby("provider", observed=True)["attempts"].sum()
+
+    found = dd.read_parquet(tmp_path / "turns" / "chats", columns=["provider", "attempts", "day"])
+    summed = found.groupby("provider", observed=True)["attempts"].sum().compute(scheduler="sync")
+
+    assert sent.sum() > 5
+    assert {name: number for name, number in summed.items() if number} == sent.to_dict()
+    days = found["day"].drop_duplicates().compute(scheduler="sync").astype(str)
+    assert days.str.fullmatch(r"\d{4}-\d\d-\d\d").all()
 
 
 def test_arrow_reads_the_folder_by_day(traces, tmp_path):
