@@ -9,7 +9,10 @@ import contextlib
 import dataclasses
 import inspect
 import io
+import os
 import re
+import shutil
+import tempfile
 import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,6 +41,16 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parent.parent
 LONGEST = 24  # characters of a default
 PLACE = re.compile(r"<!-- insert: (\w+) -->")
+
+
+def on_startup(**_: Any) -> None:
+    """Let the notebooks keep their turns in a folder of the build, not in the logbook of whoever builds."""
+    os.environ["HERMES_NB_HOME"] = tempfile.mkdtemp(prefix="hermes-nb-site-")
+
+
+def on_shutdown() -> None:
+    """Remove that folder."""
+    shutil.rmtree(os.environ["HERMES_NB_HOME"], ignore_errors=True)
 
 
 @event_priority(100)
