@@ -56,7 +56,7 @@ docs: .venv/dev.stamp  ## the documentation site, notebooks run, into site/
 	@$(BIN)/mkdocs build --strict
 
 bench: .venv/dev.stamp  ## the programs that measure, one after the other
-	@for program in loop span_cost logbook frames panel peers; do echo "── $$program"; $(RUN) benchmarks/$$program.py || exit 1; done
+	@for program in loop span_cost logbook frames panel sweep peers; do echo "── $$program"; $(RUN) benchmarks/$$program.py || exit 1; done
 
 interop: .venv/dev.stamp  ## real turns through the servers of other tools
 	@$(RUN) -m pytest -m interop tests/interop
