@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import nbformat
 import pytest
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(240)]
@@ -36,3 +37,17 @@ def test_the_panel_works_while_a_cell_awaits_its_turn(page_of):
     notebook.panel().get_by_text("waiting to be delivered").wait_for()
     notebook.press("Interrupt")
     assert notebook.wait(2) == "interrupted_by_user ['left']"
+
+
+def test_a_page_that_is_loaded_again_keeps_the_record_of_its_turn(page_of, server):
+    notebook = page_of("run = start(*[call('nap', seconds=60)] * 2)\nrun")
+    notebook.run_and_wait(1)
+    notebook.panel().get_by_text("running nap").wait_for()
+    notebook.save()
+    notebook.visit(server.url(notebook.name))
+    notebook.panel().get_by_text("running nap").wait_for()
+    notebook.press("Interrupt")
+    notebook.record().get_by_text("Interrupted by you in iteration 1").wait_for()
+    notebook.save()
+    saved = nbformat.read(server.root / notebook.name, 4)
+    assert set(saved.cells[1].outputs[0].data) == {"text/html", "text/plain"}
