@@ -5,7 +5,6 @@ from __future__ import annotations
 import atexit
 import os
 import threading
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self, TypeAlias
 from urllib.parse import urlsplit
@@ -255,5 +254,4 @@ def _goodbye() -> None:
         _channels.clear()
     for channel in left:
         HUB.remove(channel)
-        with suppress(RuntimeError):  # no more threads can be started
-            channel.close(_GOODBYE)
+        channel.close(_GOODBYE)

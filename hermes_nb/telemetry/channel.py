@@ -82,15 +82,11 @@ class SpanChannel:
 
     def flush(self, timeout: float) -> bool:
         """Send what is held; wait at most so many seconds."""
-        thread = _in_background(self._processor.force_flush)
-        thread.join(timeout)
-        return not thread.is_alive()
+        return _within(timeout, self._processor.force_flush)
 
     def close(self, timeout: float) -> None:
         """Send what is held, and stop; takes about so many seconds at most."""
-        thread = _in_background(self._processor.shutdown)
-        thread.join(timeout)
-        if thread.is_alive():
+        if not _within(timeout, self._processor.shutdown):
             self._exporter.shutdown()
         if self._file is not None:
             self._file.close()
@@ -139,16 +135,12 @@ class MetricChannel:
 
     def flush(self, timeout: float) -> bool:
         """Send what was recorded; wait at most so many seconds."""
-        if self._own is None:
-            return True
-        thread = _in_background(self._own.force_flush)
-        thread.join(timeout)
-        return not thread.is_alive()
+        return self._own is None or _within(timeout, self._own.force_flush)
 
     def close(self, timeout: float) -> None:
         """Send what was recorded, and stop; takes so many seconds at most."""
         if self._own is not None:
-            _in_background(self._own.shutdown).join(timeout)
+            _within(timeout, self._own.shutdown)
         if self._file is not None:
             self._file.close()
 
@@ -156,6 +148,17 @@ class MetricChannel:
     def failures(self) -> int:
         """Exports that failed."""
         return 0 if self._exporter is None else self._exporter.trouble.count
+
+
+def _within(timeout: float, work: Callable[[], Any]) -> bool:
+    """Do something, and wait so many seconds at most; says whether it is done."""
+    try:
+        thread = _in_background(work)
+    except RuntimeError:  # while a program ends, Python 3.12 starts no more threads
+        work()
+        return True
+    thread.join(timeout)
+    return not thread.is_alive()
 
 
 def _in_background(work: Callable[[], Any]) -> threading.Thread:
