@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
-from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final
 
 from hermes_nb.traces import said
 from hermes_nb.traces.jsons import loads
-from hermes_nb.traces.rows import MessageRow, SpanRow
+from hermes_nb.traces.rows import MessageRow, SpanRow, made_id
 from hermes_nb.traces.values import as_float, as_int, as_nanoseconds
 
 if TYPE_CHECKING:
@@ -79,8 +78,8 @@ class _Turn:
         self._number = number
         self._messages = messages
         self._turn_id = f"{session['id']}/{number}"
-        self._trace_id = _digest(16, self._turn_id)
-        self._root = _digest(8, self._turn_id, "turn")
+        self._trace_id = made_id(16, self._turn_id)
+        self._root = made_id(8, self._turn_id, "turn")
 
     def rows(self) -> Iterator[Row]:
         """The turn's span, those of its model calls and tools, and its messages."""
@@ -162,7 +161,7 @@ class _Turn:
         own = {"hermes.turn.id": self._turn_id, "gen_ai.conversation.id": str(self._session["id"])}
         return SpanRow(
             self._trace_id,
-            self._root if is_turn else _digest(8, self._turn_id, mark),
+            self._root if is_turn else made_id(8, self._turn_id, mark),
             None if is_turn else self._root,
             name,
             "INTERNAL",
@@ -200,7 +199,3 @@ def _calls(message: Record) -> list[Record]:
 def _time(message: Record) -> int | None:
     seconds = as_float(message.get("timestamp"))
     return None if seconds is None else as_nanoseconds(seconds)
-
-
-def _digest(size: int, *parts: object) -> str:
-    return blake2b("/".join(map(str, parts)).encode("utf-8", "replace"), digest_size=size).hexdigest()

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final
 
 from hermes_nb.traces.jsons import dumps
-from hermes_nb.traces.rows import EventRow, MessageRow, SpanRow
+from hermes_nb.traces.rows import EventRow, MessageRow, SpanRow, made_id
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,9 +50,9 @@ class _Sample:
     def __init__(self, evaluation: Any, sample: Any) -> None:
         self._evaluation = evaluation
         self._sample = sample
-        self._turn_id = sample.uuid or _digest(16, evaluation.eval_id, sample.id, sample.epoch)
-        self._trace_id = _digest(16, evaluation.eval_id, self._turn_id)
-        self._root = _digest(8, self._trace_id, "sample")
+        self._turn_id = sample.uuid or made_id(16, evaluation.eval_id, sample.id, sample.epoch)
+        self._trace_id = made_id(16, evaluation.eval_id, self._turn_id)
+        self._root = made_id(8, self._trace_id, "sample")
         self._ends = {event.id: event.timestamp for event in sample.events if event.event == "span_end"}
 
     def rows(self) -> Iterator[Row]:
@@ -182,7 +181,7 @@ class _Sample:
         )
 
     def _id(self, mark: str | None) -> str:
-        return self._root if mark is None else _digest(8, self._trace_id, mark)
+        return self._root if mark is None else made_id(8, self._trace_id, mark)
 
 
 def _message(message: Any) -> dict[str, Any]:
@@ -202,10 +201,6 @@ def _message(message: Any) -> dict[str, Any]:
         for call in getattr(message, "tool_calls", None) or ()
     ]
     return {"role": message.role, "parts": parts}
-
-
-def _digest(size: int, *parts: object) -> str:
-    return blake2b("/".join(map(str, parts)).encode("utf-8", "replace"), digest_size=size).hexdigest()
 
 
 def _nanoseconds(moment: datetime | None) -> int | None:
