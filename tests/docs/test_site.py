@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
+import runpy
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
+
+from hermes_nb.widgets.monitor import Snapshot
+from hermes_nb.widgets.record import html
+from tests.support.story import everything
 
 ROOT = Path(__file__).parents[2]
 
@@ -25,3 +32,12 @@ def test_the_site_builds_without_a_warning_and_its_tables_are_filled(tmp_path):
     assert "rate_limit" in recovery
     assert ">run_turn<" in (tmp_path / "concepts" / "turn" / "index.html").read_text(encoding="utf-8")
     assert (tmp_path / "notebooks" / "01_first_turn" / "index.html").exists()
+
+
+def test_the_theme_leaves_the_tables_of_a_turns_record_alone():
+    page = html(Snapshot().after_all(everything()), time.time_ns())
+    shown = runpy.run_path(str(ROOT / "tools" / "site_pages.py"))["on_post_page"](page)
+
+    tables = re.findall("<table[^>]*>", shown)  # the theme takes those without a class for its own
+    assert len(tables) > 2
+    assert all("class=" in table for table in tables)
