@@ -47,3 +47,13 @@ def test_no_module_of_the_library_needs_a_map():
     long = {p.name: n for p in (ROOT / "hermes_nb").rglob("*.py") if (n := len(p.read_text().splitlines())) > 500}
     long.pop("semconv.py", None)  # generated
     assert not long
+
+
+def test_the_places_that_contributors_are_sent_to_are_there():
+    named = set(
+        re.findall(
+            r"`((?:hermes_nb|tests|tools|telemetry|docs|changes)/[\w./]*)`", (ROOT / "CONTRIBUTING.md").read_text()
+        )
+    )
+    assert len(named) > 15
+    assert [name for name in sorted(named) if not (ROOT / name).exists()] == []
