@@ -117,8 +117,9 @@ def _blocked(state: TurnState) -> Failure | None:
     guard, provider = state.request.policies.guard, state.chain.provider
     if guard is None:
         return None
-    seconds = state.guarded("guard", lambda: guard.blocked_for(provider.identity, alternatives=state.chain.left > 0))
-    if not seconds:
+    identity, alternatives = provider.identity, state.chain.left > 0
+    seconds = state.guarded("guard", lambda: float(guard.blocked_for(identity, alternatives=alternatives)))
+    if seconds is None or not seconds > 0:
         return None
     return Failure(
         FailureReason.RATE_LIMIT,

@@ -197,3 +197,14 @@ def test_many_processes_write_and_no_limit_is_lost(home):
 
     assert len(GuardFile().read()) == 75
     assert {path.name for path in home.iterdir()} <= {"rate_limits.json", "rate_limits.json.lock"}
+
+
+@pytest.mark.parametrize("said", ["soon", float("nan"), None, -5])
+def test_a_guard_of_the_users_that_answers_nonsense_keeps_nobody_from_asking(said):
+    class Odd(hn.RateGuard):
+        def blocked_for(self, identity: str, *, alternatives: bool = True) -> float:
+            return said
+
+    with Server(always(say("fine"))) as server:
+        result = run(hn.Agent(provider(server), guard=Odd(shared=False)))
+    assert (result.exit_reason, result.text) == (hn.ExitReason.COMPLETED, "fine")
