@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import io
+
 import matplotlib.pyplot as plt
 import pandas as pd
 import pytest
+from IPython.core.pylabtools import print_figure
 from matplotlib.colors import to_hex, to_rgb
+from matplotlib_inline.backend_inline import _fetch_figure_metadata
 
 from hermes_nb.traces import Traces, concat
 from hermes_nb.traces.plots import overview, style, timeline, turn
@@ -161,7 +165,9 @@ def test_an_overview_holds_all_four(traces):
 def test_pictures_have_no_background_and_text_that_can_be_read_on_white_and_on_black(trace, name):
     ax = getattr(trace.plot, name)()
 
-    assert ax.figure.patch.get_alpha() == ax.patch.get_alpha() == 0
+    shown = plt.imread(io.BytesIO(print_figure(ax.figure)))  # as the notebook prints it
+    assert shown[0, 0, 3] == shown[-1, -1, 3] == 0
+    assert _fetch_figure_metadata(ax.figure) is None  # where it is not, Jupyter puts a dark or a light box behind
     inks = [ax.title, ax.xaxis.label, *ax.get_xticklabels(), *ax.get_yticklabels()]
     for text in [*inks, ax.yaxis.label]:
         if text.get_text():

@@ -43,7 +43,7 @@ def dressed(ax: Axes, *, grid: str = "") -> Axes:
         ax: The axes.
         grid: `x` or `y` for faint lines across.
     """
-    ax.figure.patch.set_alpha(0)
+    ax.figure.patch.set_visible(False)  # behind a patch with an alpha of 0 Jupyter puts a dark box
     ax.patch.set_alpha(0)
     for side, spine in ax.spines.items():
         spine.set_visible(side in ("left", "bottom"))
