@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+import hermes_nb
 from hermes_nb.widgets.monitor import Snapshot
 from hermes_nb.widgets.record import html
 from tests.support.story import everything
@@ -41,3 +42,15 @@ def test_the_theme_leaves_the_tables_of_a_turns_record_alone():
     tables = re.findall("<table[^>]*>", shown)  # the theme takes those without a class for its own
     assert len(tables) > 2
     assert all("class=" in table for table in tables)
+
+
+def test_every_public_name_is_in_the_reference():
+    pages = "".join(page.read_text(encoding="utf-8") for page in (ROOT / "docs" / "reference").glob("*.md"))
+    shown = set(re.findall(r"^::: ([\w.]+)$", pages, re.MULTILINE))
+    missing = [
+        name
+        for name in hermes_nb.__all__
+        if not name.endswith("_ipython_extension")  # called by IPython only
+        and not shown & {f"hermes_nb.{name}", getattr(getattr(hermes_nb, name), "__module__", "")}
+    ]
+    assert missing == []
