@@ -5,6 +5,7 @@ A page says `<!-- insert: NAME -->` where something of this file belongs, so tha
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import dataclasses
 import inspect
@@ -29,8 +30,10 @@ from hermes_nb.policies.recovery import RECOVERY, Step
 from hermes_nb.policies.retry import Retry
 from hermes_nb.providers.endpoints import ENDPOINTS
 from hermes_nb.traces.schema import markdown
+from hermes_nb.turn import steps
 from hermes_nb.turn.loop import run_turn
 from hermes_nb.turn.result import ExitReason
+from hermes_nb.turn.room import make_room
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -77,13 +80,24 @@ def loop() -> str:
     return f"```python\n{inspect.getsource(run_turn)}```"
 
 
+def drawing() -> str:
+    """The steps of an iteration, in the order in which the loop calls them, with what their docstrings say first."""
+    [passes] = [node for node in ast.walk(ast.parse(inspect.getsource(run_turn))) if isinstance(node, ast.While)]
+    calls = sorted((n.lineno, n.col_offset, ast.unparse(n.func)) for n in ast.walk(passes) if isinstance(n, ast.Call))
+    known = {f"steps.{name}": step for name, step in vars(steps).items()} | {"make_room": make_room}
+    lines = [(known[name].__name__.replace("_", " "), known[name].__doc__) for *_, name in calls if name in known]
+    edges = ["┌─", *["│ "] * (len(lines) - 2), "└─"]
+    said = [f"  {edge} {name:<15} {re.split('[;.]', doc)[0]}" for edge, (name, doc) in zip(edges, lines, strict=True)]
+    return "\n".join(["```text", "TurnRequest", "  │", "  ▼", *said, "  │", "  ▼", "TurnResult", "```"])
+
+
 def recovery() -> str:
     """What follows from each kind of failure, from the table that the loop itself reads."""
     words = {step: doc for step, doc in attribute_docs(Step).items() if step}
     rows = []
-    for reason, steps in RECOVERY.items():
-        told = [words[step.name].rstrip(".").lower() for step in steps]
-        last = "the next provider of the chain" + " that may have a larger window" * (Step.COMPRESS in steps)
+    for reason, ways in RECOVERY.items():
+        told = [words[step.name].rstrip(".").lower() for step in ways]
+        last = "the next provider of the chain" + " that may have a larger window" * (Step.COMPRESS in ways)
         rows.append((f"`{reason}`", "; else ".join([*told, last])))
     return table(("reason", "what is tried, in this order"), rows)
 

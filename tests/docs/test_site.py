@@ -31,7 +31,11 @@ def test_the_site_builds_without_a_warning_and_its_tables_are_filled(tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
     recovery = (tmp_path / "reference" / "recovery" / "index.html").read_text(encoding="utf-8")
     assert "rate_limit" in recovery
-    assert ">run_turn<" in (tmp_path / "concepts" / "turn" / "index.html").read_text(encoding="utf-8")
+    turn = (tmp_path / "concepts" / "turn" / "index.html").read_text(encoding="utf-8")
+    assert ">run_turn<" in turn
+    assert re.search(
+        "TurnRequest.*─ admit .*make room .*ask model .*run tools .*─ settle .*TurnResult", turn, re.DOTALL
+    )
     assert (tmp_path / "notebooks" / "01_first_turn" / "index.html").exists()
 
 
