@@ -10,7 +10,7 @@ BIN    := .venv/bin
 RUN    := $(BIN)/python
 
 .DEFAULT_GOAL := help
-.PHONY: help demo lab model test check docs bench interop differential mutate matrix chromium build clean
+.PHONY: help demo lab model test check docs pictures bench interop differential mutate matrix chromium build clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -54,6 +54,9 @@ check: .venv/dev.stamp  ## style, types, layers
 docs: export NO_MKDOCS_2_WARNING = 1
 docs: .venv/dev.stamp  ## the documentation site, notebooks run, into site/
 	@$(BIN)/mkdocs build --strict
+
+pictures: .venv/dev.stamp chromium  ## the documentation's pictures of the panel
+	@HERMES_NB_PICTURES=docs/images $(RUN) -m pytest -q tests/browser/test_panel_pictures.py
 
 bench: .venv/dev.stamp  ## the programs that measure, one after the other
 	@for program in loop span_cost logbook frames panel sweep peers; do echo "── $$program"; $(RUN) benchmarks/$$program.py || exit 1; done

@@ -32,6 +32,7 @@ _STEPS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600, 720
 _TICKS = 8
 _NARROW = 0.5  # percent of the timeline, below which neighbouring bars are drawn as one
 _GAP = 1  # percent between two cells of the budget
+_BETWEEN = 0.15  # percent between two bars that touch
 EMPTY = "background:rgba(128,128,128,0.3);"
 _NOWRAP = "white-space:nowrap;"
 LINE = "1px solid rgba(128,128,128,0.35)"
@@ -194,7 +195,7 @@ def _lane(bars: list[Bar], start: int, end: int, now: int) -> str:
         else:
             pieces.append((left, right, tint, bar.label))
     for left, right, tint, label in pieces:
-        width = max(0.2, right - left)
+        width = max(0.2, right - left - _BETWEEN)
         style = f"position:absolute;left:{left:.2f}%;width:{width:.2f}%;height:12px;background:{tint};"
         drawn.append(tag("div", style, attributes=f' title="{_text(label)}"' if label else ""))
     return tag("div", "position:relative;height:12px;", *drawn)

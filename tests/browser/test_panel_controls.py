@@ -88,13 +88,13 @@ def test_clicks_and_typing_pass_while_another_cell_keeps_the_kernel_busy(page_of
     notebook.run_and_wait(1)
     notebook.panel().get_by_text("running nap").wait_for()
     notebook.begin(2)
-    notebook.steer("go <left>, then right")
+    notebook.steer(STEER)
     notebook.panel().get_by_text("waiting to be delivered").wait_for()
     pressed = notebook.press("Interrupt")
     notebook.record().wait_for()
     notebook.wait(2)
     assert latency(notebook, pressed, 3) < 1
-    assert notebook.run_and_wait(4) == "True ['go <left>, then right'] interrupted_by_user"
+    assert notebook.run_and_wait(4) == f"True {[STEER]!r} interrupted_by_user"
 
 
 @pytest.mark.parametrize("wait", ["result = run.result()", "result = await run"])
@@ -102,11 +102,11 @@ def test_the_panel_works_while_a_cell_waits_for_its_turn(page_of, wait):
     notebook = page_of(LONG, f"{wait}\nprint(result.exit_reason)", "print(repr(steered()))")
     notebook.run_and_wait(1)
     notebook.begin(2)
-    notebook.steer("left")
+    notebook.steer(STEER)
     notebook.panel().get_by_text("waiting to be delivered").wait_for()
     notebook.press("Interrupt")
     assert notebook.wait(2) == "interrupted_by_user"
-    assert notebook.run_and_wait(3) == "['left']"
+    assert notebook.run_and_wait(3) == repr([STEER])
 
 
 def test_the_kernels_stop_button_gives_the_partial_result(page_of):

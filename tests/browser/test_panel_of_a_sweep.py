@@ -46,3 +46,18 @@ def test_a_page_that_is_loaded_again_in_the_middle_of_a_sweep_gets_its_record(pa
     notebook.save()
     saved = nbformat.read(server.root / notebook.name, 4)
     assert set(saved.cells[1].outputs[0].data) == {"text/html", "text/plain"}
+
+
+def test_a_kernel_that_is_restarted_in_the_middle_of_a_sweep_leaves_nothing_that_looks_alive(page_of):
+    notebook = page_of(SWEEP.format(seconds=0.4, cases=400))
+    notebook.run_and_wait(1)
+    panel = notebook.panel()
+    panel.locator(".hnb-gauge-cases .hnb-value").get_by_text(SOME).wait_for()
+    notebook.page.evaluate(
+        "() => window.jupyterapp.shell.currentWidget.context.sessionContext.session.kernel.restart()"
+    )
+    panel.locator(".hnb-pill").get_by_text("Kernel gone").wait_for()
+    stop = panel.get_by_role("button", name="Stop all")
+    assert stop.get_attribute("aria-disabled") == "true"
+    stop.click(force=True)
+    assert panel.locator(".hnb-hint").text_content() == "The kernel that ran this sweep is gone."

@@ -114,7 +114,7 @@ def test_the_panel_is_told_to_a_screen_reader(page_of):
     for line in (
         '- region "Turn of agent"',
         '- progressbar "Iterations"',
-        'img "tools: ',
+        'slider "tools: ',
         '- log "Transcript"',
         '- textbox "Steer the running turn; Enter sends, Shift+Enter makes a new line"',
         '- button "Steer"',
@@ -304,6 +304,41 @@ def test_a_bar_leads_to_its_row_and_a_row_lights_its_bar(page_of):
     panel.locator(".hnb-flash").get_by_text("nap").wait_for()
     panel.locator(".hnb-row-tool").last.hover()
     panel.locator(".hnb-piece.hnb-lit").wait_for()
+    notebook.run_and_wait(2)
+
+
+def test_the_timeline_is_reached_and_read_with_the_keys_alone(page_of):
+    look = "*[call('nap', seconds=seconds) for seconds in (0.31, 0.32, 0.33)]"
+    notebook = page_of(f"run = start({look}, call('nap', seconds=60))\nrun", STOP)
+    notebook.run_and_wait(1)
+    panel, keys = notebook.panel(), notebook.page.keyboard
+    panel.get_by_text("Iteration 4", exact=True).wait_for()
+    panel.get_by_text("running nap").wait_for()
+    model, tools = (panel.get_by_role("slider", name=name) for name in ("model: ", "tools: "))
+    panel.get_by_role("log").focus()
+    keys.press("Shift+Tab")
+    assert model.evaluate("node => node === document.activeElement")
+    keys.press("ArrowDown")
+    assert tools.evaluate("node => node === document.activeElement")
+    assert tools.get_attribute("aria-valuetext").startswith("nap (")
+    assert tools.get_attribute("aria-valuenow") == tools.get_attribute("aria-valuemax") == "4"
+    keys.press("Home")
+    keys.press("ArrowRight")
+    assert tools.get_attribute("aria-valuenow") == "2"
+    assert tools.get_attribute("aria-valuetext").startswith("nap (0.")
+    assert panel.locator(".hnb-lit").count() == 1
+    notebook.page.wait_for_timeout(600)  # the bars are drawn again, and the chosen one stays lit
+    assert tools.locator(".hnb-piece").nth(1).evaluate("node => node.classList.contains('hnb-lit')")
+    keys.press("Enter")
+    row = panel.locator(".hnb-row:focus")
+    assert "0.32" in row.text_content()
+    assert tools.locator(".hnb-piece.hnb-lit").count() == 1  # and the row lights its bar
+    keys.type("dd")
+    assert notebook.page.locator(".jp-Notebook .jp-Cell").count() == 3
+    tools.focus()
+    assert tools.get_attribute("aria-valuenow") == "2"
+    keys.press("Tab")
+    assert panel.get_by_role("log").evaluate("node => node === document.activeElement")
     notebook.run_and_wait(2)
 
 

@@ -23,6 +23,11 @@ export class Freeze {
   }
 }
 
+/** Whether the kernel that told a model has ended or is being restarted: it does not know it any more then. */
+export function orphaned(model) {
+  return /restarting|dead|terminating/.test(model.widget_manager?.kernel?.status || "");
+}
+
 /** Replace the outputs that show this model. A front end whose notebook cannot be reached keeps the panel. */
 function put(manager, { model, bundle }) {
   for (const { outputs } of manager?.context?.model?.cells ?? []) {

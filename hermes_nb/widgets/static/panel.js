@@ -4,7 +4,7 @@
 // newest pages of `rows` and `bars`, two logs of versions in which a later item with the same key replaces the earlier.
 import { Controls } from "./controls.js";
 import { el, say } from "./dom.js";
-import { Freeze } from "./freeze.js";
+import { Freeze, orphaned } from "./freeze.js";
 import { Gauges, Head } from "./head.js";
 import { Timeline } from "./timeline.js";
 import { Transcript } from "./transcript.js";
@@ -40,7 +40,7 @@ class Panel {
     this.dead = "";
     this.top = new Head();
     this.gauges = new Gauges();
-    this.timeline = new Timeline((keys) => this.transcript.show(keys));
+    this.timeline = new Timeline((keys, focus) => this.transcript.show(keys, focus));
     this.transcript = new Transcript((key, on) => this.timeline.light(key, on));
     this.controls = new Controls((kind, fields) => this.send(kind, fields));
     this.spoken = el("div", "hnb-spoken");
@@ -140,8 +140,7 @@ class Panel {
 
   /** A restarted kernel does not know this turn any more: say so, and let nothing look alive. */
   check() {
-    const status = this.model.widget_manager?.kernel?.status || "";
-    if (this.dead || this.head.done || !/restarting|dead|terminating/.test(status)) return;
+    if (this.dead || this.head.done || !orphaned(this.model)) return;
     this.dead = this.controls.dead = "The kernel that ran this turn is gone.";
     this.root.classList.add("hnb-dead");
     this.top.gone();

@@ -1,6 +1,6 @@
 // The panel of a sweep: how far it is, how its turns ended, what they cost; and the button that stops them all.
 import { el, say, seconds } from "./dom.js";
-import { Freeze } from "./freeze.js";
+import { Freeze, orphaned } from "./freeze.js";
 import { Gauges } from "./head.js";
 
 class Sweep {
@@ -25,8 +25,13 @@ class Sweep {
     const root = el("section", "hnb hnb-sweep", head, this.gauges.node, ends, foot);
     root.setAttribute("aria-label", "Sweep");
     host.append(el("div", "hnb-frame", root));
+    this.root = root;
+    this.dead = "";
     this.listener = () => this.draw();
+    this.checker = () => this.check();
     model.on("change:head", this.listener);
+    model.on("comm_live_update", this.checker);
+    this.timer = setInterval(this.checker, 250);
     this.freeze = new Freeze(model);
     model.send({ kind: "ping" });
     this.draw();
@@ -38,18 +43,35 @@ class Sweep {
     say(this.hint, "Asked to stop …");
   }
 
+  /** A restarted kernel does not know this sweep any more: say so, and let nothing look alive. */
+  check() {
+    if (this.dead || this.model.get("head").done || !orphaned(this.model)) return;
+    this.dead = "The kernel that ran this sweep is gone.";
+    this.root.classList.add("hnb-dead");
+    this.pill.dataset.tone = "failed";
+    say(this.word, "Kernel gone");
+    say(this.phase, "the sweep ended with its kernel; the cases that were done are in its logbook");
+    this.close(this.dead);
+  }
+
   draw() {
     const head = this.model.get("head");
-    if (!head.status) return;
+    if (!head.status || this.dead) return;
     if (head.done) this.freeze.over();
     this.pill.dataset.tone = head.status.tone;
     say(this.word, head.status.word);
     say(this.phase, head.phase);
     this.gauges.draw({ gauges: head.gauges });
     this.drawEnds(head);
-    if (head.cannot) this.stop.setAttribute("aria-disabled", "true");
-    this.stop.title = head.cannot || "Interrupts all turns that run and begins no more; what is done is kept";
-    if (head.cannot) say(this.hint, head.cannot);
+    if (head.cannot) this.close(head.cannot);
+    else this.stop.title = "Interrupts all turns that run and begins no more; what is done is kept";
+  }
+
+  /** The button can do nothing any more. */
+  close(why) {
+    this.stop.setAttribute("aria-disabled", "true");
+    this.stop.title = why;
+    say(this.hint, why);
   }
 
   drawEnds(head) {
@@ -74,9 +96,11 @@ class Sweep {
   }
 
   leave() {
+    clearInterval(this.timer);
     this.model.off("change:head", this.listener);
+    this.model.off("comm_live_update", this.checker);
     this.freeze.leave();
-    if (this.model.get("head").done) setTimeout(() => this.model.send({ kind: "gone" }), 1000);
+    if (this.model.get("head").done && !this.dead) setTimeout(() => this.model.send({ kind: "gone" }), 1000);
   }
 }
 

@@ -1,5 +1,5 @@
 // The timeline: bars in lanes, growing while the turn runs.
-import { el, seconds } from "./dom.js";
+import { el, quiet, seconds } from "./dom.js";
 
 const LANES = { model: "model", tools: "tools", waits: "waits", compression: "compress", agents: "agents" };
 const SPANS = [5, 8, 12, 20, 30, 45, 60, 90, 120, 180, 240, 360, 480, 600]; // seconds that the timeline shows
@@ -11,6 +11,9 @@ export class Timeline {
     this.bars = new Map();
     this.lanes = new Map();
     this.drawn = new Map(); // the element in which a bar is drawn
+    this.pieces = new Map(); // lane -> what is drawn in it
+    this.lit = ""; // the bar that is pointed at, with the mouse or with the keys
+    this.chosen = ""; // the bar that the keys have reached
     this.axis = el("div", "hnb-axis");
     this.axis.setAttribute("aria-hidden", "true");
     this.node = el("div", "hnb-timeline");
@@ -21,17 +24,25 @@ export class Timeline {
       const row = event.target.dataset?.row;
       if (row) this.open(row.split(" "));
     });
+    this.node.addEventListener("keydown", (event) => this.key(event));
+    this.node.addEventListener("focusin", (event) => this.reach(event.target));
+    this.node.addEventListener("focusout", () => this.light(this.lit, false));
   }
 
   lane(id) {
     const track = el("div", "hnb-track");
-    track.setAttribute("role", "img");
+    track.setAttribute("role", "slider"); // what the arrow keys go through: told is the bar that they have reached
+    track.setAttribute("aria-roledescription", "lane");
+    track.tabIndex = this.lanes.size ? -1 : 0;
+    quiet(track);
     this.lanes.set(id, track);
     const row = el("div", "hnb-lane", el("span", "hnb-lane-name", LANES[id]), track);
     row.dataset.lane = id;
     const names = Object.keys(LANES);
     const after = [...this.node.querySelectorAll(".hnb-lane")].find((one) => names.indexOf(one.dataset.lane) > names.indexOf(id));
     this.node.insertBefore(row, after || this.axis);
+    track.setAttribute("aria-label", LANES[id]);
+    this.tell(id);
     return track;
   }
 
@@ -68,16 +79,18 @@ export class Timeline {
       else pieces.push({ left, right, tone: bar.tone || "", bar, count: 1 });
       pieces.at(-1).keys = [...(pieces.at(-1).keys || []), bar.key].slice(-20);
     }
+    this.pieces.set(id, pieces);
     while (track.children.length > pieces.length) track.lastChild.remove();
     while (track.children.length < pieces.length) track.append(el("div"));
     pieces.forEach((piece, index) => this.drawPiece(track.children[index], id, piece, width, now));
     track.setAttribute("aria-label", `${LANES[id]}: ${bars.length}, ${seconds(total)} in all`);
+    if (track !== document.activeElement) this.tell(id); // a value that grows would be read out again and again
   }
 
   drawPiece(node, id, piece, width, now) {
     const { bar, count } = piece;
     const thin = piece.right - piece.left < 5 ? " hnb-thin" : "";
-    const lit = node.classList.contains("hnb-lit") ? " hnb-lit" : "";
+    const lit = piece.keys.includes(this.lit) ? " hnb-lit" : "";
     const name = `hnb-piece hnb-${id}${piece.tone ? ` hnb-${piece.tone}` : ""}${bar.end ? "" : " hnb-growing"}${thin}${lit}`;
     if (node.className !== name) node.className = name;
     node.style.left = `${((piece.left / width) * 100).toFixed(3)}%`;
@@ -104,6 +117,59 @@ export class Timeline {
   }
 
   light(key, on) {
-    this.drawn.get(key)?.classList.toggle("hnb-lit", on);
+    this.drawn.get(this.lit)?.classList.remove("hnb-lit");
+    this.lit = on ? key : "";
+    if (on) this.drawn.get(key)?.classList.add("hnb-lit");
+  }
+
+  // ---------------------------------------------------------------------------------------- by the keyboard
+
+  /** Left, Right, Home and End go from bar to bar, Up and Down from lane to lane; Enter leads to the row. */
+  key(event) {
+    const lanes = [...this.node.querySelectorAll(".hnb-track")];
+    const lane = lanes.indexOf(event.target);
+    if (lane < 0 || event.altKey || event.ctrlKey || event.metaKey) return;
+    const { id, at, last } = this.place(event.target);
+    const bars = { ArrowLeft: at - 1, ArrowRight: at + 1, Home: 0, End: last };
+    const rows = { ArrowUp: lane - 1, ArrowDown: lane + 1 };
+    if (event.key in bars) this.choose(id, Math.min(last, Math.max(0, bars[event.key])));
+    else if (event.key in rows) lanes[rows[event.key]]?.focus();
+    else if (event.key === "Enter" && event.target.children[at]) this.open(event.target.children[at].dataset.row.split(" "), true);
+    else return;
+    event.preventDefault();
+    event.stopPropagation();
+  }
+
+  /** Where in its lane the chosen bar is; the last one where none is chosen. */
+  place(track) {
+    const { lane: id } = track.parentNode.dataset;
+    const pieces = this.pieces.get(id) || [];
+    const last = pieces.length - 1;
+    const found = pieces.findIndex((piece) => piece.keys.includes(this.chosen));
+    return { id, at: found < 0 ? last : found, last };
+  }
+
+  choose(id, index) {
+    const piece = this.pieces.get(id)?.[index];
+    if (piece) {
+      this.chosen = piece.bar.key;
+      this.light(this.chosen, true);
+    }
+    this.tell(id);
+  }
+
+  /** A lane has got the focus: it alone is on the way of the Tab key now. */
+  reach(track) {
+    if (!track.classList.contains("hnb-track")) return;
+    for (const one of this.lanes.values()) one.tabIndex = one === track ? 0 : -1;
+    const { id, at } = this.place(track);
+    this.choose(id, at);
+  }
+
+  tell(id) {
+    const track = this.lanes.get(id);
+    const { at, last } = this.place(track);
+    const values = { valuemin: 1, valuemax: Math.max(1, last + 1), valuenow: Math.max(1, at + 1), valuetext: track.children[at]?.title || "nothing yet" };
+    for (const [name, value] of Object.entries(values)) track.setAttribute(`aria-${name}`, String(value));
   }
 }

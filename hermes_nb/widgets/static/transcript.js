@@ -56,6 +56,13 @@ function grow(node, parts) {
   while (node.childNodes.length > parts.length) node.lastChild.remove();
 }
 
+/** Give the focus to a row: a screen reader reads it then, and Tab goes on from there. */
+function hold(node) {
+  node.tabIndex = -1;
+  quiet(node);
+  node.focus({ preventScroll: true });
+}
+
 /** The rows, in blocks; only blocks near the visible part have their rows in the page. */
 export class Transcript {
   constructor(light) {
@@ -81,7 +88,7 @@ export class Transcript {
     this.latest.addEventListener("click", () => this.follow(true));
     const margin = { root: this.log, rootMargin: "600px 0px" };
     this.observer = new IntersectionObserver((entries) => entries.forEach((one) => this.near(one)), margin);
-    for (const [event, on] of [["pointerover", true], ["pointerout", false]]) {
+    for (const [event, on] of [["pointerover", true], ["focusin", true], ["pointerout", false], ["focusout", false]]) {
       this.list.addEventListener(event, (e) => {
         const key = e.target.closest?.(".hnb-row")?.dataset.bar;
         if (key) this.light(key, on);
@@ -133,7 +140,10 @@ export class Transcript {
   replace(entry, row) {
     entry.row = row;
     const before = entry.node;
-    if (before) before.replaceWith(this.drawn(entry));
+    if (!before) return;
+    const held = before === document.activeElement;
+    before.replaceWith(this.drawn(entry));
+    if (held) hold(entry.node);
   }
 
   drawn(entry) {
@@ -142,7 +152,7 @@ export class Transcript {
     return entry.node;
   }
 
-  /** Draw a block that comes near; clear one that went away, unless the reader has selected something in it. */
+  /** Draw a block that comes near; clear one that went away, unless the reader has selected or reached something in it. */
   near({ target, isIntersecting, boundingClientRect }) {
     const { block } = target;
     if (isIntersecting && !block.drawn) {
@@ -151,7 +161,7 @@ export class Transcript {
       block.drawn = true;
       this.follow();
     } else if (!isIntersecting && block.drawn && block.keys.length >= BLOCK && boundingClientRect.height > 0) {
-      if (window.getSelection()?.containsNode(target, true) || target.querySelector("details[open]")) return;
+      if (window.getSelection()?.containsNode(target, true) || target.querySelector("details[open], :focus")) return;
       target.style.height = `${boundingClientRect.height}px`;
       target.replaceChildren();
       for (const key of block.keys) this.rows.get(key).node = null;
@@ -182,8 +192,8 @@ export class Transcript {
     this.follow();
   }
 
-  /** Scroll to the row of a bar, or to the first of these keys that is a row. */
-  show(keys) {
+  /** Scroll to the row of a bar, or to the first of these keys that is a row; with the keys, the focus goes there too. */
+  show(keys, focus = false) {
     const key = keys.map((one) => this.byBar.get(one) || one).find((one) => this.rows.has(one));
     if (!key) return;
     const entry = this.rows.get(key);
@@ -191,6 +201,7 @@ export class Transcript {
     if (!entry.node) this.near({ target: entry.block.node, isIntersecting: true, boundingClientRect: {} });
     this.log.scrollTop += entry.node.getBoundingClientRect().top - this.log.getBoundingClientRect().top - 40;
     entry.node.classList.add("hnb-flash");
+    if (focus) hold(entry.node);
     setTimeout(() => entry.node?.classList.remove("hnb-flash"), 1200);
   }
 }
