@@ -1,14 +1,15 @@
-"""What would be uploaded: built, checked, installed into an empty environment, used there."""
+"""What would be uploaded: built, checked, installed into an empty environment of each Python here, used there."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
-import venv
 import zipfile
 from pathlib import Path
 
 import pytest
+
+from tools.matrix import PYTHONS, found
 
 ROOT = Path(__file__).parents[2]
 TURN = """
@@ -20,9 +21,15 @@ def double(number: int) -> int:
     "Twice the number."
     return 2 * number
 
-result = hn.Agent(script(call("double", number=21), say("42")), tools=[double]).run("twice 21?", session=False)
+with hn.record("turns.db"):
+    run = hn.Agent(script(call("double", number=21), say("42")), tools=[double]).start("twice 21?")
+    result = run.result()
 assert result.completed and result.text == "42"
 assert len(result.trace.tool_calls_df()) == 1
+assert hn.replay(run).result().messages == result.messages
+study = hn.sweep(hn.Agent(script(say("a"), each_turn=True)), ["one", "two"], progress=False)
+assert study.wait()
+assert list(study.turns_df().exit_reason) == ["completed", "completed"]
 print(span_tree(result.trace))
 """
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -59,11 +66,16 @@ def test_the_wheel_holds_the_library_its_types_and_the_panels_files_and_nothing_
     assert tops == {"hermes_nb", next(top for top in tops if top.endswith(".dist-info"))}
 
 
-def test_the_wheel_in_an_empty_environment_runs_a_turn(wheel, tmp_path):
-    venv.create(tmp_path / "env", with_pip=True)
+@pytest.mark.parametrize("version", PYTHONS)
+def test_the_wheel_in_an_empty_environment_runs_a_turn(wheel, tmp_path, monkeypatch, version):
+    if (base := found(version)) is None:
+        pytest.skip(f"there is no Python {version} here")
+    monkeypatch.setenv("HERMES_NB_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    run(base, "-m", "venv", tmp_path / "env")
     python = tmp_path / "env" / "bin" / "python"
     run(python, "-m", "pip", "install", "--quiet", wheel, cwd=tmp_path)
-    tree = run(python, "-c", TURN, cwd=tmp_path)
+    tree = run(python, "-W", "error", "-c", TURN, cwd=tmp_path)
     assert "invoke_agent" in tree
     assert "execute_tool double" in tree
     assert "model" in run(tmp_path / "env" / "bin" / "hermes-nb", "--help", cwd=tmp_path)
