@@ -80,9 +80,10 @@ class Memory:
     def __call__(self, event: Event) -> None:
         """Keep an event, and pass it on."""
         with self._lock:
-            if isinstance(event.what, events.Delta) and self._first_delta is None:
+            kind = type(event.what)
+            if kind is events.Delta and self._first_delta is None:
                 self._first_delta = len(self._events)
-            if isinstance(event.what, events.Chat) and event.phase == "ended":
+            elif kind is events.Chat and event.phase == "ended":
                 self._forget_deltas()
             self._events.append(event)
             sinks = tuple(self._sinks)

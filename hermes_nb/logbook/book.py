@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Self
 from hermes_nb.logbook.places import home
 from hermes_nb.logbook.reading import Reader, read_conversation
 from hermes_nb.logbook.records import Conversation, ConversationRecord, Found, TurnRecord
-from hermes_nb.logbook.search import search
 from hermes_nb.logbook.sink import LogbookSink
 from hermes_nb.logbook.store import Store
 from hermes_nb.vocabulary.failures import UnreadableTrace
@@ -126,6 +125,8 @@ class Logbook:
             conversation_id: Look in one conversation only.
             limit: Messages at most.
         """
+        from hermes_nb.logbook.search import search  # noqa: PLC0415  few need it
+
         return search(self.store, text, conversation_id, limit)
 
     @contextmanager

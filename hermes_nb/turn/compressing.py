@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from hermes_nb.policies.compression import Compression, CompressionState, Compressor, Plan
     from hermes_nb.policies.tokens import TokenMeter
+    from hermes_nb.turn.room import Room
     from hermes_nb.vocabulary.events import Telling
 
 Ask: TypeAlias = "Callable[[tuple[Message, ...]], Awaitable[str]]"
@@ -42,23 +43,6 @@ _HOPELESS = {
     FailureReason.RATE_LIMIT,
 }
 """Failures that the turn's own request would meet as well: then nothing is thrown away for it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Room:
-    """How much room there is.
-
-    Attributes:
-        window: Tokens of the window in force; None if unknown.
-        threshold: Tokens at which a compression is due; infinite if the window is unknown.
-        overhead: Estimated tokens of the system prompt and the tools.
-        goal: Estimated tokens that the whole request may have afterwards; see `Compression.goal`.
-    """
-
-    window: int | None
-    threshold: float
-    overhead: int
-    goal: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hermes_nb.turn.asking import OVERFLOWS, ModelUnavailable, Overflow, ask_aside, window
 from hermes_nb.turn.attempts import Question
-from hermes_nb.turn.compressing import Room, compress
 from hermes_nb.vocabulary import events
 from hermes_nb.vocabulary.failures import ProviderError
 
@@ -15,6 +15,23 @@ if TYPE_CHECKING:
     from hermes_nb.turn.state import TurnState
     from hermes_nb.vocabulary.failures import Failure
     from hermes_nb.vocabulary.messages import Message
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """How much room there is.
+
+    Attributes:
+        window: Tokens of the window in force; None if unknown.
+        threshold: Tokens at which a compression is due; infinite if the window is unknown.
+        overhead: Estimated tokens of the system prompt and the tools.
+        goal: Estimated tokens that the whole request may have afterwards; see `Compression.goal`.
+    """
+
+    window: int | None
+    threshold: float
+    overhead: int
+    goal: int
 
 
 async def make_room(state: TurnState, iteration: events.Iteration) -> bool:
@@ -58,6 +75,8 @@ def measure(state: TurnState, *, overflow: bool = False) -> Room:
 
 async def _shrink(state: TurnState, iteration: events.Iteration, trigger: events.CompressionTrigger) -> bool:
     """One pass of compression, told as a span; True when the history became smaller."""
+    from hermes_nb.turn.compressing import compress  # noqa: PLC0415  few turns need it
+
     policy = state.request.policies.compression
     room = measure(state, overflow=trigger == "overflow")
     strategy = "custom" if policy.compressor else "summary"

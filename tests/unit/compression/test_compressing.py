@@ -18,8 +18,9 @@ from hermes_nb.policies.compression import Compression, CompressionState
 from hermes_nb.policies.tokens import TokenMeter, estimate
 from hermes_nb.turn import summarising
 from hermes_nb.turn.asking import ModelUnavailable, Overflow
-from hermes_nb.turn.compressing import Compressed, Room, compress
+from hermes_nb.turn.compressing import Compressed, compress
 from hermes_nb.turn.recorder import Recorder
+from hermes_nb.turn.room import Room
 from hermes_nb.vocabulary.failures import Failure, FailureReason
 from hermes_nb.vocabulary.messages import Message
 from tests.support.histories import assistant, fault_in_pairs, histories, round_of, steer, tool_loop, user
