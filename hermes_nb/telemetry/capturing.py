@@ -6,11 +6,11 @@ import atexit
 import os
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Self, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, Self, TypeAlias
 from urllib.parse import urlsplit
 
-from hermes_nb.telemetry.channel import MetricChannel, SpanChannel
-from hermes_nb.telemetry.exporting import Lines, metrics_to, spans_to
+from hermes_nb.telemetry.channel import LogChannel, MetricChannel, SpanChannel
+from hermes_nb.telemetry.exporting import Lines, logs_to, metrics_to, spans_to
 from hermes_nb.telemetry.hiding import Hidden
 from hermes_nb.telemetry.hub import HUB
 from hermes_nb.telemetry.observing import content_of_environment
@@ -20,14 +20,17 @@ from hermes_nb.vocabulary.failures import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from opentelemetry._logs import LoggerProvider
     from opentelemetry.metrics import MeterProvider
+    from opentelemetry.sdk._logs.export import LogRecordExporter
     from opentelemetry.sdk.metrics.export import MetricExporter
     from opentelemetry.sdk.trace.export import SpanExporter
 
     from hermes_nb.telemetry.content import Content
+    from hermes_nb.telemetry.logs import Events
     from hermes_nb.telemetry.metrics import Release
 
-Channel: TypeAlias = SpanChannel | MetricChannel
+Channel: TypeAlias = SpanChannel | LogChannel | MetricChannel
 Channels: TypeAlias = dict[object, Channel]
 
 _GOODBYE: Final = 3.0
@@ -35,6 +38,14 @@ _GOODBYE: Final = 3.0
 
 _channels: Channels = {}
 _lock = threading.Lock()
+
+
+class _Wanted(NamedTuple):
+    """What a destination is sent: spans, and log records and metrics beside them unless they are None."""
+
+    spans: Rendering
+    logs: Rendering | None
+    metrics: Release | None
 
 
 class Capture:
@@ -106,8 +117,10 @@ def capture(  # noqa: PLR0913  each argument is one independent choice, all but 
     redact: Callable[[str], str] | None = None,
     openinference: bool = True,
     headers: Mapping[str, str] | None = None,
+    events: Events = "span",
     metrics: Release | None = None,
     meter_provider: MeterProvider | None = None,
+    logger_provider: LoggerProvider | None = None,
 ) -> Capture:
     """Send the spans of all turns from here on to a file, a server, or an exporter of your own.
 
@@ -126,9 +139,13 @@ def capture(  # noqa: PLR0913  each argument is one independent choice, all but 
             has the form of a key is taken out anyway.
         openinference: Add what Phoenix and other viewers read beside the GenAI conventions.
         headers: Sent with each request to the endpoint.
+        events: Where events stand: on their spans (`"span"`), or as log records too (`"both"`): beside the file as
+            `*.logs.jsonl`, at the endpoint under `/v1/logs`. Each model call is then a record as well, what was said as
+            data. With `OTEL_SEMCONV_EXCEPTION_SIGNAL_OPT_IN=logs` exceptions are log records only.
         metrics: Record metrics too, under the newest names (`"latest"`) or those of semantic conventions 1.37
             (`"1.37"`): beside the file as `*.metrics.jsonl`, at the endpoint under `/v1/metrics`.
         meter_provider: Record metrics with a provider of your own.
+        logger_provider: Emit log records with a provider of your own.
 
     Returns:
         A handle to flush or end the capture.
@@ -137,22 +154,40 @@ def capture(  # noqa: PLR0913  each argument is one independent choice, all but 
         ConfigurationError: There is no destination, or one that cannot work.
     """
     _check("content", content, ("none", "new", "full"))
+    _check("events", events, ("span", "both"))
     _check("metrics", metrics, ("latest", "1.37"))
-    chosen = content_of_environment() if content is None else content
-    rendering = Rendering(chosen, Hidden.from_environment(), openinference=openinference, redact=redact)
-    if path is None and otlp is None and exporter is None and meter_provider is None:
+    if path is None and otlp is None and exporter is None and meter_provider is None and logger_provider is None:
         otlp = _endpoint_of_environment()
+    if events == "both" and path is None and otlp is None and logger_provider is None:
+        msg = "events='both' needs a file, a server, or a logger_provider, which log records go to"
+        raise ConfigurationError(msg)
+    as_logs = events == "both" or logger_provider is not None
+    hidden = Hidden.from_environment()
+    said, said_in_logs = (content or content_of_environment(signal) for signal in ("span", "event"))
+    on_spans = not (as_logs and _exceptions_are_logs())
+    spans = Rendering(said, hidden, openinference=openinference, redact=redact, exceptions=on_spans)
+    logs = Rendering(said_in_logs, hidden, openinference=False, redact=redact)
+    wanted = _Wanted(spans, logs if events == "both" else None, metrics)
     channels: Channels = {}
     if otlp is not None:
-        channels |= _to_server(otlp, headers, rendering, metrics)
+        channels |= _to_server(otlp, headers, wanted)
     if path is not None:
-        channels |= _to_file(Path(path).expanduser().resolve(), rendering, metrics)
+        channels |= _to_file(Path(path).expanduser().resolve(), wanted)
     if exporter is not None:
-        channels[exporter] = SpanChannel(type(exporter).__qualname__, exporter, rendering)
+        channels[exporter] = SpanChannel(type(exporter).__qualname__, exporter, spans)
     if meter_provider is not None:
         name = type(meter_provider).__qualname__
         channels[meter_provider] = MetricChannel(name, None, metrics or "latest", provider=meter_provider)
+    if logger_provider is not None:
+        name = type(logger_provider).__qualname__
+        channels[logger_provider] = LogChannel(name, None, logs, provider=logger_provider)
     return Capture(channels)
+
+
+def _exceptions_are_logs() -> bool:
+    """Whether the environment wants exceptions as log records only; `logs/dup` wants both."""
+    wanted = os.environ.get("OTEL_SEMCONV_EXCEPTION_SIGNAL_OPT_IN", "").split(",")
+    return "logs" in (each.strip().lower() for each in wanted)
 
 
 def _check(name: str, given: object, known: tuple[str, ...]) -> None:
@@ -164,13 +199,17 @@ def _check(name: str, given: object, known: tuple[str, ...]) -> None:
 # ---------------------------------------------------------------------------------------------- files
 
 
-def _to_file(path: Path, rendering: Rendering, metrics: Release | None) -> Channels:
+def _to_file(path: Path, wanted: _Wanted) -> Channels:
     file = _opened(path)
-    channels: Channels = {path: SpanChannel(path.name, spans_to(file), rendering, file)}
-    if metrics is not None:
+    channels: Channels = {path: SpanChannel(path.name, spans_to(file), wanted.spans, file)}
+    if wanted.logs is not None:
+        beside = path.with_suffix(".logs.jsonl")
+        file = _opened(beside)
+        channels[beside] = LogChannel(beside.name, logs_to(file), wanted.logs, file=file)
+    if wanted.metrics is not None:
         beside = path.with_suffix(".metrics.jsonl")
         file = _opened(beside)
-        channels[beside] = MetricChannel(beside.name, metrics_to(file), metrics, file=file)
+        channels[beside] = MetricChannel(beside.name, metrics_to(file), wanted.metrics, file=file)
     return channels
 
 
@@ -196,16 +235,22 @@ def _endpoint_of_environment() -> str:
     raise ConfigurationError(msg)
 
 
-def _to_server(url: str, headers: Mapping[str, str] | None, rendering: Rendering, metrics: Release | None) -> Channels:
+def _to_server(url: str, headers: Mapping[str, str] | None, wanted: _Wanted) -> Channels:
     endpoint, name = _endpoint(url), _shown(url)
-    if metrics is not None and not endpoint.endswith(_TRACES):
-        msg = f"metrics go beside an endpoint that ends in {_TRACES}; for {name} give a meter_provider instead"
+    if (wanted.metrics or wanted.logs) and not endpoint.endswith(_TRACES):
+        msg = (
+            f"metrics and log records go beside an endpoint that ends in {_TRACES}; "
+            f"for {name} give a meter_provider or a logger_provider instead"
+        )
         raise ConfigurationError(msg)
-    spans = _exporter_of_spans(endpoint, headers)
-    channels: Channels = {endpoint: SpanChannel(name, spans, rendering)}
-    if metrics is not None:
-        beside = endpoint.removesuffix(_TRACES) + "/v1/metrics"
-        channels[beside] = MetricChannel(name, _exporter_of_metrics(beside, headers), metrics)
+    base = endpoint.removesuffix(_TRACES)
+    channels: Channels = {endpoint: SpanChannel(name, _exporter_of_spans(endpoint, headers), wanted.spans)}
+    if wanted.logs is not None:
+        beside = f"{base}/v1/logs"
+        channels[beside] = LogChannel(name, _exporter_of_logs(beside, headers), wanted.logs)
+    if wanted.metrics is not None:
+        beside = f"{base}/v1/metrics"
+        channels[beside] = MetricChannel(name, _exporter_of_metrics(beside, headers), wanted.metrics)
     return channels
 
 
@@ -233,6 +278,14 @@ def _exporter_of_spans(endpoint: str, headers: Mapping[str, str] | None) -> Span
     except ImportError as error:
         raise ConfigurationError(_NEEDS_EXTRA) from error
     return OTLPSpanExporter(endpoint, headers=dict(headers) if headers else None)
+
+
+def _exporter_of_logs(endpoint: str, headers: Mapping[str, str] | None) -> LogRecordExporter:
+    try:
+        from opentelemetry.exporter.otlp.proto.http._log_exporter import OTLPLogExporter  # noqa: PLC0415
+    except ImportError as error:
+        raise ConfigurationError(_NEEDS_EXTRA) from error
+    return OTLPLogExporter(endpoint, headers=dict(headers) if headers else None)
 
 
 def _exporter_of_metrics(endpoint: str, headers: Mapping[str, str] | None) -> MetricExporter:

@@ -1,25 +1,33 @@
-"""Destinations: of spans, and of metrics."""
+"""Destinations: of spans, of log records, and of metrics."""
 
 from __future__ import annotations
 
 import logging
 import threading
-from typing import TYPE_CHECKING, Any, Final
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from opentelemetry.sdk._logs import LoggerProvider as SdkLoggerProvider
+from opentelemetry.sdk._logs import LogRecordLimits
+from opentelemetry.sdk._logs.export import BatchLogRecordProcessor, SimpleLogRecordProcessor
 from opentelemetry.sdk.metrics import MeterProvider as SdkMeterProvider
 from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcessor
 
-from hermes_nb.telemetry.exporting import QuietMetrics, QuietSpans
-from hermes_nb.telemetry.hub import SCOPE_NAME, resource, version
+from hermes_nb.telemetry.exporting import QuietLogs, QuietMetrics, QuietSpans
+from hermes_nb.telemetry.hub import LIMITS, SCOPE_NAME, resource, version
+from hermes_nb.telemetry.logs import records
 from hermes_nb.telemetry.metrics import MetricSink
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from opentelemetry._logs import LoggerProvider
     from opentelemetry.metrics import MeterProvider
+    from opentelemetry.sdk._logs import LogRecordProcessor
+    from opentelemetry.sdk._logs.export import LogRecordExporter
     from opentelemetry.sdk.metrics.export import MetricExporter
-    from opentelemetry.sdk.trace import ReadableSpan
+    from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
     from opentelemetry.sdk.trace.export import SpanExporter
 
     from hermes_nb.telemetry.exporting import Lines
@@ -28,6 +36,9 @@ if TYPE_CHECKING:
     from hermes_nb.telemetry.store import Kept
     from hermes_nb.vocabulary.events import Sink
 
+    _Processor: TypeAlias = SpanProcessor | LogRecordProcessor
+    _Quiet: TypeAlias = QuietSpans | QuietLogs
+
 logger = logging.getLogger("hermes_nb")
 
 _SEND_EVERY: Final = 1000
@@ -35,10 +46,66 @@ _SEND_EVERY: Final = 1000
 _METRICS_EVERY: Final = 10_000
 """Milliseconds between two exports of metrics."""
 _QUEUE: Final = 32_768
-"""Spans that wait for a server at most."""
+"""Spans, or log records, that wait for a server at most."""
 
 
-class SpanChannel:
+class _Held(ABC):
+    """What a processor holds for a destination: prepared, sent in the background, flushed and closed in time.
+
+    Args:
+        name: The destination, in words that hold no key.
+        processor: Holds what is to be sent; None for a provider of the user's, which has its own.
+        exporter: Writes or sends.
+        file: Where the exporter writes at once.
+    """
+
+    sink: Sink | None = None
+    """Spans are enough."""
+
+    def __init__(self, name: str, processor: _Processor | None, exporter: _Quiet | None, file: Lines | None) -> None:
+        self.name = name
+        self._processor = processor
+        self._exporter = exporter
+        self._file = file
+        self._sending: threading.Thread | None = None
+        self._broken = False
+
+    def take(self, span: ReadableSpan, kept: Kept) -> None:
+        """Prepare a span and pass it on."""
+        try:
+            self._pass_on(span, kept)
+        except Exception:
+            if not self._broken:
+                logger.warning("a span could not be prepared for %s and is left out there", self.name, exc_info=True)
+            self._broken = True
+
+    @abstractmethod
+    def _pass_on(self, span: ReadableSpan, kept: Kept) -> None:
+        """Make of a span what this destination wants."""
+
+    def send(self) -> None:
+        """Begin to send what is held."""
+        if self._processor is not None and self._file is None and not (self._sending and self._sending.is_alive()):
+            self._sending = _in_background(self._processor.force_flush)
+
+    def flush(self, timeout: float) -> bool:
+        """Send what is held; wait at most so many seconds."""
+        return self._processor is None or _within(timeout, self._processor.force_flush)
+
+    def close(self, timeout: float) -> None:
+        """Send what is held, and stop; takes about so many seconds at most."""
+        if self._processor is not None and not _within(timeout, self._processor.shutdown) and self._exporter:
+            self._exporter.shutdown()
+        if self._file is not None:
+            self._file.close()
+
+    @property
+    def failures(self) -> int:
+        """Exports that failed."""
+        return 0 if self._exporter is None else self._exporter.trouble.count
+
+
+class SpanChannel(_Held):
     """Renders ended spans for a destination, and hands them to its exporter.
 
     Args:
@@ -49,52 +116,59 @@ class SpanChannel:
     """
 
     def __init__(self, name: str, exporter: SpanExporter, rendering: Rendering, file: Lines | None = None) -> None:
-        self.name = name
-        self._file = file
-        self._exporter = QuietSpans(exporter, name)
+        quiet = QuietSpans(exporter, name)
         self._rendering = rendering
-        self._processor = (
-            BatchSpanProcessor(self._exporter, max_queue_size=_QUEUE, schedule_delay_millis=_SEND_EVERY)
+        self._spans = (
+            BatchSpanProcessor(quiet, max_queue_size=_QUEUE, schedule_delay_millis=_SEND_EVERY)
             if file is None
-            else SimpleSpanProcessor(self._exporter)
+            else SimpleSpanProcessor(quiet)
         )
-        self._sending: threading.Thread | None = None
-        self._broken = False
+        super().__init__(name, self._spans, quiet, file)
 
-    @property
-    def sink(self) -> Sink | None:
-        """Spans are enough."""
-        return None
+    def _pass_on(self, span: ReadableSpan, kept: Kept) -> None:
+        self._spans.on_end(self._rendering(span, kept))
 
-    def take(self, span: ReadableSpan, kept: Kept) -> None:
-        """Render a span and pass it on."""
-        try:
-            self._processor.on_end(self._rendering(span, kept))
-        except Exception:
-            if not self._broken:
-                logger.warning("a span could not be prepared for %s and is left out there", self.name, exc_info=True)
-            self._broken = True
 
-    def send(self) -> None:
-        """Begin to send what is held."""
-        if self._file is None and (self._sending is None or not self._sending.is_alive()):
-            self._sending = _in_background(self._processor.force_flush)
+class LogChannel(_Held):
+    """Makes log records of ended spans for a destination, and hands them to its exporter.
 
-    def flush(self, timeout: float) -> bool:
-        """Send what is held; wait at most so many seconds."""
-        return _within(timeout, self._processor.force_flush)
+    Args:
+        name: The destination, in words that hold no key.
+        exporter: Writes or sends; None for a provider of the user's, which has its own.
+        rendering: How the spans look of which the records are made.
+        file: Where the exporter writes each record at once; without a file, records are sent together, by a thread.
+        provider: Takes the records instead of one for this exporter.
+    """
 
-    def close(self, timeout: float) -> None:
-        """Send what is held, and stop; takes about so many seconds at most."""
-        if not _within(timeout, self._processor.shutdown):
-            self._exporter.shutdown()
-        if self._file is not None:
-            self._file.close()
+    def __init__(
+        self,
+        name: str,
+        exporter: LogRecordExporter | None,
+        rendering: Rendering,
+        *,
+        file: Lines | None = None,
+        provider: LoggerProvider | None = None,
+    ) -> None:
+        self._rendering = rendering
+        quiet = None if exporter is None else QuietLogs(exporter, name)
+        processor: BatchLogRecordProcessor | SimpleLogRecordProcessor | None = None
+        if quiet is not None:
+            processor = (
+                BatchLogRecordProcessor(quiet, max_queue_size=_QUEUE, schedule_delay_millis=_SEND_EVERY)
+                if file is None
+                else SimpleLogRecordProcessor(quiet)
+            )
+            limits = LogRecordLimits(max_log_record_attributes=LIMITS["max_span_attributes"])
+            provider = own = SdkLoggerProvider(resource(), shutdown_on_exit=False, log_record_limits=limits)
+            own.add_log_record_processor(processor)
+        assert provider is not None, "a channel has an exporter or a provider"
+        self._logger = provider.get_logger(SCOPE_NAME, version())
+        super().__init__(name, processor, quiet, file)
 
-    @property
-    def failures(self) -> int:
-        """Exports that failed."""
-        return self._exporter.trouble.count
+    def _pass_on(self, span: ReadableSpan, kept: Kept) -> None:
+        if kept.what is not None:
+            for record in records(self._rendering(span, kept), kept.what):
+                self._logger.emit(record)
 
 
 class MetricChannel:

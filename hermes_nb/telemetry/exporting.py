@@ -7,6 +7,7 @@ import os
 import threading
 from typing import IO, TYPE_CHECKING, Any, cast
 
+from opentelemetry.sdk._logs.export import LogRecordExporter, LogRecordExportResult
 from opentelemetry.sdk.metrics.export import MetricExporter, MetricExportResult
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from opentelemetry.sdk._logs import ReadableLogRecord
     from opentelemetry.sdk.metrics.export import MetricsData
     from opentelemetry.sdk.trace import ReadableSpan
 
@@ -85,6 +87,13 @@ def metrics_to(lines: Lines) -> MetricExporter:
     return FileMetricExporter(stream=cast("IO[str]", lines))
 
 
+def logs_to(lines: Lines) -> LogRecordExporter:
+    """The official OTLP JSON lines exporter of log records."""
+    from opentelemetry.exporter.otlp.json.file._log_exporter import FileLogExporter  # noqa: PLC0415  no other
+
+    return FileLogExporter(stream=cast("IO[str]", lines))
+
+
 class _Mute(logging.Filter):
     """Keeps what an exporter logs while it works for us, instead of letting it out."""
 
@@ -117,7 +126,7 @@ class Trouble:
 
     Args:
         exporter: What works for the destination; what it logs meanwhile is kept.
-        signal: What does not get there: spans, metrics.
+        signal: What does not get there: spans, log records, metrics.
         destination: Where to, in words that hold no key.
     """
 
@@ -161,6 +170,27 @@ class QuietSpans(SpanExporter):
         """Export; a failure is told of."""
         done = self.trouble.guard(lambda: self._exporter.export(spans), SpanExportResult.SUCCESS)
         return SpanExportResult.SUCCESS if done else SpanExportResult.FAILURE
+
+    def shutdown(self) -> None:
+        """Shut the exporter down."""
+        self.trouble.guard(self._exporter.shutdown)
+
+    def force_flush(self, timeout_millis: int = 30_000) -> bool:
+        """Flush the exporter."""
+        return self.trouble.guard(lambda: self._exporter.force_flush(timeout_millis))
+
+
+class QuietLogs(LogRecordExporter):
+    """An exporter of log records whose failures reach nobody but `trouble`."""
+
+    def __init__(self, exporter: LogRecordExporter, destination: str) -> None:
+        self.trouble = Trouble(exporter, "log records", destination)
+        self._exporter = exporter
+
+    def export(self, batch: Sequence[ReadableLogRecord]) -> LogRecordExportResult:
+        """Export; a failure is told of."""
+        done = self.trouble.guard(lambda: self._exporter.export(batch), LogRecordExportResult.SUCCESS)
+        return LogRecordExportResult.SUCCESS if done else LogRecordExportResult.FAILURE
 
     def shutdown(self) -> None:
         """Shut the exporter down."""

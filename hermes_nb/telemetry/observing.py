@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from hermes_nb.telemetry.hub import HUB, SCOPE_NAME, here, own_provider, version
 from hermes_nb.telemetry.spans import SpanSink
@@ -83,7 +83,13 @@ def _spread(others: list[Sink], spans: Sink = _nothing) -> Sink:
     return tell
 
 
-def content_of_environment() -> Content:
-    """What `OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT` says of content on spans; `none` if unset."""
+def content_of_environment(signal: Literal["span", "event"] = "span") -> Content:
+    """What `OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT` says of content; `none` if unset.
+
+    Args:
+        signal: On spans, or on events that are log records.
+    """
     given = os.environ.get("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", "").strip().lower()
-    return "full" if given in ("span_only", "span_and_event", "true", "full") else "new" if given == "new" else "none"
+    if given in (f"{signal}_only", "span_and_event", "true", "full"):
+        return "full"
+    return "new" if given == "new" else "none"

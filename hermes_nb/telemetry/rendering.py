@@ -31,6 +31,7 @@ class Rendering:
         openinference: Whether they see what viewers of OpenInference read.
         redact: Applied to every text, after what has the form of a key was taken out.
         hidden: What the environment's `OPENINFERENCE_HIDE_*` hide.
+        exceptions: Whether they see exceptions as span events.
     """
 
     def __init__(
@@ -40,8 +41,10 @@ class Rendering:
         *,
         openinference: bool = True,
         redact: Callable[[str], str] | None = None,
+        exceptions: bool = True,
     ) -> None:
         self._content: Content = content
+        self._left_out = "" if exceptions else semconv.EVENT_EXCEPTION
         self._openinference = openinference
         self._hidden = hidden
         self._custom = redact is not None
@@ -59,7 +62,7 @@ class Rendering:
             parent=span.parent,
             resource=span.resource,
             attributes=self._attributes(span, kept),
-            events=[self._event(event, kept) for event in span.events],
+            events=[self._event(event, kept) for event in span.events if event.name != self._left_out],
             links=span.links,
             kind=span.kind,
             status=self._status(span.status),

@@ -422,6 +422,9 @@ VIEWER: Final = frozenset(
 # events
 
 EVENT_EXCEPTION: Final = "exception"
+EVENT_GEN_AI_CLIENT_INFERENCE_OPERATION_DETAILS: Final = "gen_ai.client.inference.operation.details"
+EVENT_GEN_AI_CLIENT_OPERATION_EXCEPTION: Final = "gen_ai.client.operation.exception"
+EVENT_GEN_AI_EXECUTE_TOOL_EXCEPTION: Final = "gen_ai.execute_tool.exception"
 EVENT_HERMES_BUDGET_CONSUME: Final = "hermes.budget.consume"
 EVENT_HERMES_BUDGET_EXHAUSTED: Final = "hermes.budget.exhausted"
 EVENT_HERMES_BUDGET_GRACE_GRANTED: Final = "hermes.budget.grace_granted"

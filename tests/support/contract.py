@@ -7,6 +7,7 @@ test it came from.
 
 from __future__ import annotations
 
+import json
 import threading
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -16,8 +17,9 @@ import pytest
 from tools import semconv
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
+    from opentelemetry._logs import LogRecord
     from opentelemetry.sdk.metrics.export import MetricsData
     from opentelemetry.sdk.trace import ReadableSpan
 
@@ -69,6 +71,23 @@ def problems_of_span(span: ReadableSpan) -> list[str]:
         else:
             out += [f"{event.name}: {text}" for text in _problems(dict(event.attributes or {}), points()[event.name])]
     return out
+
+
+def problems_of_logs(records: Iterable[LogRecord]) -> list[str]:
+    """How log records depart from the registry."""
+    out = []
+    for record in records:
+        if record.event_name not in points() or record.timestamp is None or not record.span_id:
+            out.append(f"the log record {record.event_name} is not declared, or has no time or span")
+            continue
+        given = {key: _as_text(value) for key, value in (record.attributes or {}).items()}
+        out += [f"{record.event_name}: {text}" for text in _problems(given, points()[record.event_name])]
+    return out
+
+
+def _as_text(value: Any) -> Any:
+    """A value of a log record, which has as data what is JSON text on a span."""
+    return json.dumps(value) if isinstance(value, list | dict) else value
 
 
 def problems_of_metrics(data: MetricsData) -> list[str]:
@@ -133,12 +152,13 @@ class Contract:
     def take(self, span: ReadableSpan, kept: Kept) -> None:
         """Compare a span, and what a reader with everything switched on sees of it."""
         from hermes_nb.telemetry.hiding import Hidden
+        from hermes_nb.telemetry.logs import records
         from hermes_nb.telemetry.rendering import Rendering
 
         if kept.what is None:
             return
         shown = Rendering("new", Hidden())(span, kept)
-        found = problems_of_span(span) + problems_of_span(shown)
+        found = problems_of_span(span) + problems_of_span(shown) + problems_of_logs(records(shown, kept.what))
         with self._lock:
             self.seen += 1
             self._problems += found

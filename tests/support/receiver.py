@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
@@ -18,13 +19,14 @@ PATIENCE = 20.0  # seconds that a test waits for spans at most
 
 
 class Receiver:
-    """What arrived: spans, metrics, and the headers of each request."""
+    """What arrived: spans, log records, metrics, and the headers of each request."""
 
     def __init__(self, url: str, status: int, delay: float) -> None:
         self.url = url
         self.status = status
         self.delay = delay
         self.spans: list[Any] = []
+        self.logs: list[Any] = []
         self.metrics: list[Any] = []
         self.resources: list[Any] = []
         self.headers: list[dict[str, str]] = []
@@ -37,6 +39,10 @@ class Receiver:
         if path.endswith("/v1/metrics"):
             for resource in ExportMetricsServiceRequest.FromString(body).resource_metrics:
                 self.metrics += [metric for scope in resource.scope_metrics for metric in scope.metrics]
+            return
+        if path.endswith("/v1/logs"):
+            for resource in ExportLogsServiceRequest.FromString(body).resource_logs:
+                self.logs += [record for scope in resource.scope_logs for record in scope.log_records]
             return
         for resource in ExportTraceServiceRequest.FromString(body).resource_spans:
             self.resources.append(resource.resource)

@@ -42,7 +42,7 @@ def events(analysis: Analysis) -> dict[str, Any]:
 
 def budget(analysis: Analysis) -> dict[str, Any]:
     """Changes of iteration budgets, by time."""
-    found = analysis.tables.events
+    found = analysis.once(_told_once)
     found = found.filter(pc.fill_null(pc.starts_with(found["name"], _PREFIX), False))
     columns = _located(analysis, found)
     columns |= read(list(map(loads_mapping, columns["attributes_json"].to_pylist())), BUDGET)
@@ -66,9 +66,20 @@ def metrics(analysis: Analysis) -> dict[str, Any]:
 
 def marked(analysis: Analysis, name: str) -> Rows:
     """The rows of the spans that have an event of this name, once for each event."""
-    table = analysis.tables.events
+    table = analysis.once(_told_once)
     rows = _spans_of(analysis, table.filter(pc.fill_null(pc.equal(table["name"], name), False)))
     return rows[rows >= 0]
+
+
+def _told_once(analysis: Analysis) -> pa.Table:
+    """The events, without log records that say again what stands on a span."""
+    table = analysis.tables.events
+    is_log = pc.equal(table["source"], "log").to_numpy()
+    if not is_log.any():
+        return table
+    parts = [forest.codes(table[name]) for name in ("trace_id", "span_id", "name", "time")]
+    key = np.unique(np.stack(parts, axis=1), axis=0, return_inverse=True)[1].ravel()
+    return table.filter(pa.array(~(is_log & np.isin(key, key[~is_log]))))
 
 
 def _spans_of(analysis: Analysis, table: pa.Table) -> Rows:

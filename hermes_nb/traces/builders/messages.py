@@ -66,11 +66,11 @@ def _spoken(analysis: Analysis) -> list[Row]:
     """Messages that stand in the attributes of chats and tools, and in events."""
     kept = set(analysis.tables.messages["turn_id"].to_pylist())
     histories: dict[str | None, _History] = {}
-    told = _told_by_events(analysis)
+    told, whole = _told_by_events(analysis), _whole_calls(analysis)
     chats = analysis.of("chat")
     speaking = pc.or_(
         analysis.column("content_json", chats).is_valid(),
-        pc.is_in(analysis.column("span_id", chats), pa.array(list(told), TEXT)),
+        pc.is_in(analysis.column("span_id", chats), pa.array([*told, *whole], TEXT)),
     )
     chats = chats[speaking.to_numpy(zero_copy_only=False)]
     rows = zip(
@@ -79,12 +79,14 @@ def _spoken(analysis: Analysis) -> list[Row]:
         analysis.attributes(chats, content=True),
         strict=True,
     )
-    for key, how, what in rows:
+    for key, how, on_span in rows:
         if key["turn_id"] in kept or how.get(sc.HERMES_CHAT_PURPOSE, "main") not in names.PURPOSES:
             continue
         history = histories.setdefault(key["turn_id"], _History())
         sent, came = told.get(key["span_id"], ((), ()))
-        history.chat(key, how, [*said.instructions(what)], said.inputs(what) or [*sent], said.outputs(what) or [*came])
+        what = on_span or whole.get(key["span_id"], {})
+        sent, came = said.inputs(what) or [*sent], said.outputs(what) or [*came]
+        history.chat(key, {**what, **how}, said.instructions(what), sent, came)
     _add_tools(analysis, histories, kept)
     return [row for history in histories.values() for row in history.rows]
 
@@ -138,6 +140,15 @@ def _add_tools(analysis: Analysis, histories: dict[str | None, _History], kept: 
             place = {"message_index": history.length, "part_index": 0, "tool_call_id": call, "tool_name": name}
             history.rows.append({**key, **row, **place, "first_span_id": key["span_id"]})
             history.length += 1
+
+
+def _whole_calls(analysis: Analysis) -> dict[str, Row]:
+    """By span, what the event of a whole model call says; from sources that keep content off spans."""
+    table = analysis.tables.events
+    name = sc.EVENT_GEN_AI_CLIENT_INFERENCE_OPERATION_DETAILS
+    table = table.filter(pc.fill_null(pc.equal(table["name"], name), False))
+    pairs = zip(table["span_id"].to_pylist(), table["attributes_json"].to_pylist(), strict=True)
+    return {span_id: loads_mapping(text) for span_id, text in pairs if span_id is not None}
 
 
 def _told_by_events(analysis: Analysis) -> dict[str, tuple[list[Row], list[Row]]]:

@@ -139,21 +139,25 @@ def test_the_collectors_pipelines_use_what_is_configured_and_nothing_else():
 
 
 def test_the_collector_takes_out_all_that_was_said():
-    statements = collector()["processors"]["transform/no_content"]["trace_statements"]
+    fence = collector()["processors"]["transform/no_content"]
+    statements = [*fence["trace_statements"], *fence["log_statements"]]
     found = [
-        re.fullmatch(r'delete_key\((span|spanevent)\.attributes, "([\w.]+)"\)', each).groups() for each in statements
+        re.fullmatch(r'delete_key\((span|spanevent|log)\.attributes, "([\w.]+)"\)', each).groups()
+        for each in statements
     ]
 
     on_span_events = {s.HERMES_STEER_TEXT}
     assert {key for where, key in found if where == "span"} == s.CONTENT - on_span_events
     assert {key for where, key in found if where == "spanevent"} == on_span_events
+    in_log_records = set().union(*(contract.points()[name] for name in contract.points()))
+    assert {key for where, key in found if where == "log"} == s.CONTENT & in_log_records
 
 
 SETTINGS = {
     "otlp": {"protocols": {"http": {"endpoint": str}, "grpc": {"endpoint": str}}},
     "memory_limiter": {"check_interval": str, "limit_mib": int},
     "batch": {"timeout": str},
-    "transform": {"error_mode": {"propagate", "ignore", "silent"}, "trace_statements": [str]},
+    "transform": {"error_mode": {"propagate", "ignore", "silent"}, "trace_statements": [str], "log_statements": [str]},
     "tail_sampling": {
         "decision_wait": str,
         "policies": [
