@@ -22,13 +22,13 @@ os.environ["HERMES_NB_HOME"] = tempfile.mkdtemp(prefix="hermes-nb-bench-")
 
 import httpx
 from bench_server import running
+from drivers.driving import cost
 
 import hermes_nb as hn
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-LEAST = 3  # turns of one measurement
 SYSTEM, PROMPT = "You are a calculator.", "Add the numbers."
 SCHEMA = {
     "type": "function",
@@ -97,17 +97,6 @@ def ours(url: str, model: str, *, stream: bool = False, **options: Any) -> Calla
     provider = hn.OpenAIChat(model, base_url=url, api_key="sk-bench-000001", stream=stream)
     agent = hn.Agent(provider, tools=[add], instructions=SYSTEM, budget=10_000)
     return lambda: agent.run(PROMPT, **options).raise_for_failure() and None
-
-
-def cost(turn: Callable[[], None], seconds: float, per: int) -> tuple[float, float]:
-    """Wall and CPU microseconds per iteration, the median of the turns of some time."""
-    walls, cpus, end = [], [], time.perf_counter() + seconds
-    while len(walls) < LEAST or time.perf_counter() < end:
-        wall, cpu = time.perf_counter(), time.process_time()
-        turn()
-        walls.append(time.perf_counter() - wall)
-        cpus.append(time.process_time() - cpu)
-    return statistics.median(walls) / per * 1e6, statistics.median(cpus) / per * 1e6
 
 
 def compare(name: str, reference: Callable[[], None], way: Callable[[], None], rounds: int, per: int) -> None:

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from hermes_nb.providers.assembly import ChatAssembly
+from hermes_nb.providers.chat_assembly import ChatAssembly
 from hermes_nb.providers.encoding import Fragments, to_json
 from hermes_nb.providers.endpoints import ENDPOINTS, known_at
 from hermes_nb.providers.http import timeouts_of

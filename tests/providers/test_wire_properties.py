@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hermes_nb.providers.assembly import ChatAssembly
 from hermes_nb.providers.calls import Calls
+from hermes_nb.providers.chat_assembly import ChatAssembly
 from hermes_nb.providers.openai_chat import OpenAIChat
 from hermes_nb.providers.remote import RemoteConnection
 from hermes_nb.providers.sse import EventDecoder, read_body
