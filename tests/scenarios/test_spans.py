@@ -19,6 +19,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 import hermes_nb as hn
 from hermes_nb.testing import call, calls, fails, no_waiting, say, script
 from hermes_nb.traces.catalogue import FRAMES
+from tests.support.server import Server, status
 
 SECRET = "sk-canary-7f3a9b2c4d5e6f708192"
 mine = TracerProvider(shutdown_on_exit=False).get_tracer("mine")
@@ -315,23 +316,23 @@ def test_two_turns_of_a_conversation_are_linked(provider, tmp_path):
     assert second.attributes["gen_ai.conversation.id"] == first.attributes["gen_ai.conversation.id"]
 
 
+REFUSED = status(401, {"error": {"message": f"Incorrect API key provided: {SECRET}"}})
+
+
+@hn.tool
+def leak(password: str) -> str:
+    """Returns a key, or fails with it."""
+    if password == "raise":
+        raise RuntimeError(SECRET)
+    return f"the key is {SECRET}"
+
+
 def test_no_key_is_in_any_span_file_or_frame(provider, tmp_path, monkeypatch, caplog):
     """The same key in settings, prompt, metadata, arguments, results, exceptions, and in what a server refuses with."""
-    from tests.support.server import Server, status
-
     monkeypatch.setenv("CANARY", SECRET)
-
-    @hn.tool
-    def leak(password: str) -> str:
-        """Returns a key."""
-        if password == "raise":
-            raise RuntimeError(SECRET)
-        return f"the key is {SECRET}"
-
-    refused = status(401, {"error": {"message": f"Incorrect API key provided: {SECRET}"}})
     steps = (call("leak", password=SECRET), call("leak", password="raise"), say(f"Your key is {SECRET}."))
     with (
-        Server(refused) as server,
+        Server(REFUSED) as server,
         hn.capture(tmp_path / "none.jsonl"),
         hn.capture(tmp_path / "full.jsonl", content="full"),
     ):
@@ -351,19 +352,9 @@ def test_no_key_is_in_any_span_file_or_frame(provider, tmp_path, monkeypatch, ca
 
 def test_no_key_is_in_any_frame_export_or_repr_nor_in_the_logbook(tmp_path):
     """The canary in a prompt, arguments, results and exceptions; everything is written with all that was said."""
-    from tests.support.server import Server, status
-
-    @hn.tool
-    def leak(password: str) -> str:
-        """Returns a key, or fails with it."""
-        if password == "raise":
-            raise RuntimeError(SECRET)
-        return f"the key is {SECRET}"
-
-    refused = status(401, {"error": {"message": f"Incorrect API key provided: {SECRET}"}})
     steps = (call("leak", password=SECRET), call("leak", password="raise"), say("Done."))
     book = tmp_path / "book.db"
-    with Server(refused) as server, no_waiting():
+    with Server(REFUSED) as server, no_waiting():
         refusing = hn.OpenAIChat("m", base_url=server.url, api_key=SECRET, headers={"x-other": SECRET})
         run = hn.Agent([refusing, script(*steps)], tools=[leak]).start(f"Use {SECRET}.", session=hn.Session(book))
         result = run.result()
