@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _TURNS = """
 SELECT turns.name, conversations.name, number, agent, provider, model, prompt, turns.started_at, ended_at, exit_reason,
-       failed, detail, parent, previous, replay_of
+       failed, detail, parent, previous, replay_of, run_id
 FROM turns JOIN conversations ON conversations.id = turns.conversation
 """
 

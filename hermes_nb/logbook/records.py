@@ -62,6 +62,7 @@ class TurnRecord:
         parent_turn_id: The turn whose tool call this sub-agent's turn is; empty for others.
         previous_turn_id: The conversation's turn before.
         replay_of: The turn of which this is a replay or a fork; empty for others.
+        run_id: The process that ran it; empty for turns of older versions.
     """
 
     id: str
@@ -79,6 +80,7 @@ class TurnRecord:
     parent_turn_id: str
     previous_turn_id: str
     replay_of: str
+    run_id: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,7 +67,9 @@ CREATE VIEW events AS
     FROM chunks JOIN turns ON turns.id = chunks.id >> 32, json_each(chunks.events) AS e;
 """
 
-MIGRATIONS = (TABLES, VIEWS)
+RUNS = "ALTER TABLE turns ADD COLUMN run_id TEXT NOT NULL DEFAULT ''"
+
+MIGRATIONS = (TABLES, VIEWS, RUNS)
 VERSION = len(MIGRATIONS)
 
 
@@ -96,7 +98,7 @@ def open_for_writing(path: Path) -> sqlite3.Connection:
 
 
 def open_for_reading(path: Path) -> sqlite3.Connection:
-    """Open the file for reading only; works on media that cannot be written.
+    """Open the file for reading only; works on media that cannot be written, an older one's file as a copy in memory.
 
     Raises:
         UnreadableTrace: The file is no logbook, or a newer version's.
@@ -120,11 +122,20 @@ def open_for_reading(path: Path) -> sqlite3.Connection:
             raise
         else:
             break
-    if not current:
-        connection.close()
-        with closing(open_for_writing(path)):
-            return open_for_reading(path)
-    return connection
+    return connection if current else _open_older(connection, path)
+
+
+def _open_older(old: sqlite3.Connection, path: Path) -> sqlite3.Connection:
+    """Bring an older file up to date, or where it cannot be written a copy in memory."""
+    with closing(old):
+        try:
+            open_for_writing(path).close()
+        except (sqlite3.OperationalError, OSError):
+            copy = sqlite3.connect(":memory:", isolation_level=None)
+            old.backup(copy)
+            _migrate(copy, path)
+            return copy
+    return open_for_reading(path)
 
 
 def _up_to_date(connection: sqlite3.Connection, path: Path) -> bool:

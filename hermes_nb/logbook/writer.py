@@ -9,6 +9,7 @@ from hermes_nb.logbook.records import Row
 from hermes_nb.logbook.schema import TURN
 from hermes_nb.vocabulary import events
 from hermes_nb.vocabulary.messages import Message
+from hermes_nb.vocabulary.process import run_id
 
 if TYPE_CHECKING:
     import sqlite3
@@ -201,10 +202,12 @@ class TurnWriter:
         db.execute("INSERT OR IGNORE INTO conversations (name, started_at) VALUES (?, ?)", (name, self.begun_at))
         db.execute(
             "INSERT INTO turns (name, conversation, number, agent, provider, model, prompt, parent, previous,"
-            " replay_of, started_at) SELECT ?, id, ?, ?, ?, ?, ?, ?, ?, ?, ? FROM conversations WHERE name = ?"
+            " replay_of, run_id, started_at)"
+            " SELECT ?, id, ?, ?, ?, ?, ?, ?, ?, ?, ?, ? FROM conversations WHERE name = ?"
             " ON CONFLICT (name) DO NOTHING",  # a word that comes after the end of the turn
             (self.turn_id, turn.number, scrubbed(turn.agent), scrubbed(turn.provider), scrubbed(turn.model),
-             _title(turn.prompt), turn.parent_turn_id, turn.previous_turn_id, turn.replay_of, self.begun_at, name),
+             _title(turn.prompt), turn.parent_turn_id, turn.previous_turn_id, turn.replay_of, run_id(), self.begun_at,
+             name),
         )  # fmt: skip
         (row,) = db.execute("SELECT id FROM turns WHERE name = ?", (self.turn_id,)).fetchone()
         return int(row)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import threading
-import uuid
 from collections import OrderedDict
 from functools import cache
 from importlib.metadata import version as version_of
@@ -23,6 +22,7 @@ from opentelemetry.sdk.trace.sampling import ALWAYS_ON
 from opentelemetry.trace import SpanContext, TraceFlags
 
 from hermes_nb.telemetry import mapping, semconv
+from hermes_nb.vocabulary.process import run_id
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
@@ -203,6 +203,6 @@ def resource() -> Resource:
             semconv.SERVICE_VERSION: version(),
             semconv.OPENINFERENCE_PROJECT_NAME: os.environ.get("PHOENIX_PROJECT_NAME") or named,
             semconv.HERMES_SEMCONV_GENAI: semconv.GENAI_RELEASE,
-            semconv.HERMES_RUN_ID: uuid.uuid4().hex[:16],
+            semconv.HERMES_RUN_ID: run_id(),
         }
     )

@@ -12,7 +12,7 @@ from hermes_nb.traces.kinds import Frame, count, duration, flag, number, text, t
 from hermes_nb.traces.names import SPAN_TYPES
 
 _KEYS = (
-    text("run_id", "The process that ran the turn (`hermes.run.id` of the resource); a logbook does not know it"),
+    text("run_id", "The process that ran the turn (`hermes.run.id`); a logbook of an older version does not know it"),
     text("conversation_id", "The conversation"),
     text("turn_id", "The turn; for other tools' agents the id of the agent's span"),
     text("trace_id", "The trace, 32 hex digits"),

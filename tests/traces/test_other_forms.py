@@ -48,12 +48,12 @@ def test_the_logbook_gives_the_same_frames_as_the_spans_in_memory(book):
     loaded = load(path, content=True).trace(first.turn_id)
 
     for name in sorted(set(FRAMES) - {"messages", "links", "spans_attributes"}):
-        pd.testing.assert_frame_equal(without_run(loaded, name), without_run(first.trace, name), obj=name)
+        pd.testing.assert_frame_equal(frame_of(loaded, name), frame_of(first.trace, name), obj=name)
 
 
-def without_run(trace, name: str) -> pd.DataFrame:
-    """A frame without the process, which a logbook does not know; infinities have other words there."""
-    frame = to_pandas(trace.table(name)).drop(columns="run_id", errors="ignore")
+def frame_of(trace, name: str) -> pd.DataFrame:
+    """A frame; infinities have other words in a logbook."""
+    frame = to_pandas(trace.table(name))
     if "attributes_json" in frame:
         frame["attributes_json"] = frame["attributes_json"].str.replace("Infinity", "inf")
     return frame

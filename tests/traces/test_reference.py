@@ -60,8 +60,8 @@ def test_any_span_is_read_as_the_official_parser_reads_it(spans):
                 span.set_status(Status(code, "words" if code is StatusCode.ERROR else None))
 
     text = written(make)
-    ours, theirs = load(io.StringIO(text)), officially(text)
-    frame = ours.spans_df()
+    ours, theirs = load(io.StringIO(text), content=True), officially(text)
+    frame = ours.spans_df(content=True)
 
     for (_, row), span in zip(frame.iterrows(), sorted(theirs, key=lambda s: s.start_time_unix_nano), strict=True):
         assert (row["name"], row["span_id"], row["trace_id"]) == (span.name, span.span_id.hex(), span.trace_id.hex())

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
+    from hermes_nb.logbook import TurnRecord
     from hermes_nb.telemetry.mapping import Mark
     from hermes_nb.traces.readers.report import File
     from hermes_nb.traces.readers.selection import Selection
@@ -46,7 +47,7 @@ def rows(path: Path, file: File, selection: Selection) -> Iterator[Row]:
             if turn.id in chosen or turn.parent_turn_id in traces:
                 traces[turn.id] = traces.get(turn.parent_turn_id, turn.id)
                 file.lines += 1
-                yield from _Turn(turn.id, traces[turn.id], turn.parent_turn_id).rows(book.events(turn.id))
+                yield from _Turn(turn, traces[turn.id]).rows(book.events(turn.id))
 
 
 def _root_of(turn_id: str) -> str | None:
@@ -70,15 +71,15 @@ class _Turn:
     """The rows of one turn, from its events.
 
     Args:
-        turn_id: The turn.
+        turn: The turn.
         root_turn_id: The turn whose trace this is part of.
-        parent_turn_id: The turn whose tool started it; empty if none did.
     """
 
-    def __init__(self, turn_id: str, root_turn_id: str, parent_turn_id: str) -> None:
-        self._turn_id = turn_id
+    def __init__(self, turn: TurnRecord, root_turn_id: str) -> None:
+        self._turn_id = turn.id
+        self._run_id = turn.run_id or None
         self._trace_id = f"{mapping.trace_id(root_turn_id):032x}"
-        self._parent_turn_id = parent_turn_id
+        self._parent_turn_id = turn.parent_turn_id
         self._scopes: dict[int, _Scope] = {}
         self._waiting: list[tuple[Event, Mark]] = []
         self._root: _Scope
@@ -150,6 +151,7 @@ class _Turn:
                     direction=_DIRECTIONS.get(message.role, "input"),
                     first_span_id=self._id(event.scope),
                     trace_id=self._trace_id,
+                    run_id=self._run_id,
                     **(part | {"origin": message.origin or None}),
                 )
             )
@@ -185,6 +187,7 @@ class _Turn:
             "ERROR" if failed else "UNSET",
             (mapping.description(what) or None) if failed else None,
             attributes,
+            self._run_id,
             service_name="hermes_nb",
             scope_name="hermes_nb",
             n_events=len(scope.marks) + (failed and mapping.exception(what) is not None),
@@ -195,10 +198,11 @@ class _Turn:
         span_id, what = self._id(scope.started.scope), scope.what
         for seq, (event, mark) in enumerate(scope.marks):
             told = mark.attributes | content.point_content(event.what)
-            yield EventRow(self._trace_id, span_id, "span", seq, event.at, mark.name, told)
+            yield EventRow(self._trace_id, span_id, "span", seq, event.at, mark.name, told, run_id=self._run_id)
         raised = mapping.exception(what) if scope.ended else None
         if raised is not None and scope.ended is not None:
-            yield EventRow(self._trace_id, span_id, "span", len(scope.marks), scope.ended.at, "exception", raised)
+            place = len(scope.marks), scope.ended.at
+            yield EventRow(self._trace_id, span_id, "span", *place, "exception", raised, run_id=self._run_id)
 
     def _links(self, scope: _Scope) -> Iterator[LinkRow]:
         for link in mapping.links(scope.what):

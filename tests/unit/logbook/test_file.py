@@ -15,6 +15,7 @@ import pytest
 
 from hermes_nb.logbook import Lease, Logbook, schema, store
 from hermes_nb.vocabulary.failures import RunInProgress, UnreadableTrace
+from hermes_nb.vocabulary.process import run_id
 from tests.support.turns import telling
 
 
@@ -73,6 +74,37 @@ def test_a_file_of_version_1_is_brought_up_to_date(path):
     assert connection.execute("PRAGMA user_version").fetchone() == (schema.VERSION,)
     assert connection.execute("SELECT count(*) FROM events WHERE turn_id = 'turn-2'").fetchone()[0] > 5
     connection.close()
+
+
+def version_2(path) -> None:
+    """A file as the second version made it, which did not keep which process ran a turn."""
+    version_1(path)
+    connection = sqlite3.connect(path)
+    connection.executescript(schema.MIGRATIONS[1] + "PRAGMA user_version = 2")
+    connection.close()
+
+
+def test_a_file_of_version_2_learns_which_process_ran_a_turn(path):
+    version_2(path)
+    with Logbook(path) as logbook:
+        write_a_turn(logbook, "turn-2", number=2)
+
+        assert [turn.run_id for turn in logbook.turns()] == ["", run_id()]
+    assert len(run_id()) == 16
+
+
+def test_an_old_file_that_may_not_be_written_is_read_as_it_would_be(path, monkeypatch):
+    def refuse(_):
+        raise sqlite3.OperationalError
+
+    version_2(path)
+    before = path.read_bytes()
+    monkeypatch.setattr(schema, "open_for_writing", refuse)
+
+    with Logbook(path) as logbook:
+        assert [turn.run_id for turn in logbook.turns()] == [""]
+        assert len(logbook.messages("talk")) == 2
+    assert path.read_bytes() == before
 
 
 def test_processes_that_open_an_old_file_at_once_bring_it_up_to_date_once(path):
