@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from datetime import datetime
+from keyword import iskeyword
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from IPython.core.error import UsageError
@@ -54,9 +56,9 @@ class TurnMagics(Magics):
         The text is taken as it stands there. The cell's value is the run, shown as its panel; `--as` also binds it to
         a variable. `--wait` waits for the end; Stop interrupts the turn.
         """
-        wanted = _TURN.parse_argstring(line)
+        wanted = _parsed(_TURN, line)
         name = wanted.name
-        if name is not None and not name.isidentifier():
+        if name is not None and (not name.isidentifier() or iskeyword(name)):
             msg = f"--as needs the name of a variable, not {name!r}"
             raise UsageError(msg)
         try:
@@ -98,14 +100,17 @@ class TurnMagics(Magics):
     @line_magic
     def interrupt(self, line: str) -> None:
         """`%interrupt [--run NAME] [--after-iteration]`: end the running turn; everything up to there is kept."""
-        wanted = _INTERRUPT.parse_argstring(line)
+        wanted = _parsed(_INTERRUPT, line)
         self._running(wanted.run).interrupt(when="boundary" if wanted.after_iteration else "now")
 
     @line_magic
     def turns(self, line: str) -> TurnList:
         """`%turns [-n N] [--logbook PATH]`: the turns of this kernel, and the newest ones in the logbook."""
-        wanted = _TURNS.parse_argstring(line)
+        wanted = _parsed(_TURNS, line)
         here = _runs(self._space)
+        if wanted.logbook is not None and not Path(wanted.logbook).expanduser().exists():
+            msg = f"there is no logbook at {wanted.logbook!r}"
+            raise UsageError(msg)
         try:
             past = [turn for turn in Logbook(wanted.logbook).turns() if not turn.parent_turn_id]
         except HermesError as error:
@@ -160,6 +165,15 @@ class TurnMagics(Magics):
             raise UsageError(msg)
         msg = f"several turns are running; say which with --run: {', '.join(running)}"
         raise UsageError(msg)
+
+
+def _parsed(parser: Any, line: str) -> Any:
+    """The options of a line."""
+    try:
+        return parser.parse_argstring(line)
+    except ValueError as error:  # of the shell's quotes
+        msg = f"{parser.prog} cannot read its line: {error}"
+        raise UsageError(msg) from error
 
 
 def _list(names: Iterable[str]) -> str:

@@ -7,6 +7,8 @@ import time
 import nbformat
 import pytest
 
+from tests.support.contrast import texts_too_faint
+
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(240)]
 
 LONG = "run = start(*[call('nap', seconds=60)] * 2)\nrun"
@@ -191,6 +193,7 @@ def test_a_kernel_that_is_restarted_in_the_middle_leaves_nothing_that_looks_aliv
     interrupt = panel.get_by_role("button", name="Interrupt", exact=True)
     assert interrupt.get_attribute("aria-disabled") == "true"
     assert "The kernel that ran this turn is gone." in panel.locator(".hnb-hint").text_content()
+    assert texts_too_faint(panel) == []
     clock = panel.locator(".hnb-gauge-time .hnb-value").text_content()
     notebook.page.wait_for_timeout(600)
     assert panel.locator(".hnb-gauge-time .hnb-value").text_content() == clock

@@ -61,3 +61,21 @@ def test_a_kernel_that_is_restarted_in_the_middle_of_a_sweep_leaves_nothing_that
     assert stop.get_attribute("aria-disabled") == "true"
     stop.click(force=True)
     assert panel.locator(".hnb-hint").text_content() == "The kernel that ran this sweep is gone."
+
+
+def test_nothing_sticks_out_of_a_narrow_sweep_and_its_bar_shows_where_the_system_forces_colours(page_of):
+    notebook = page_of(SWEEP.format(seconds=0.4, cases=200), "study.stop()\nprint(study.wait(20))", width=480)
+    notebook.command("application:toggle-left-area")
+    notebook.run_and_wait(1)
+    panel = notebook.panel()
+    panel.locator(".hnb-legend").get_by_text("completed").wait_for()
+    edges = "parts => parts.map(part => Math.round(part.getBoundingClientRect().left))"
+    lined_up = panel.locator(".hnb-pill, .hnb-gauge-cases .hnb-label, .hnb-ends-bar, .hnb-interrupt")
+    assert len(set(lined_up.evaluate_all(edges))) == 1
+    widths = "parts => new Set(parts.map(part => Math.round(part.getBoundingClientRect().width / 10))).size"
+    assert panel.locator(".hnb-gauge:not(.hnb-gauge-cases)").evaluate_all(widths) == 1
+    colour = "node => getComputedStyle(node).backgroundColor"
+    before = panel.locator(".hnb-end").evaluate(colour)
+    notebook.page.emulate_media(forced_colors="active")
+    assert panel.locator(".hnb-end").evaluate(colour) == before
+    notebook.run_and_wait(2)

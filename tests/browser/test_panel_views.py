@@ -8,6 +8,7 @@ import sys
 import nbformat
 import pytest
 
+from tests.support.contrast import texts_too_faint
 from tests.support.hostile import HOSTILE as HOSTILE_TEXTS
 from tests.support.jupyter import Notebook
 
@@ -16,38 +17,6 @@ pytestmark = [pytest.mark.browser, pytest.mark.timeout(240)]
 LONG = "run = start(call('nap', seconds=0.1), call('nap', seconds=60))\nrun"
 STOP = "run.interrupt(); _ = run.result()"
 THEMES = ("JupyterLab Light", "JupyterLab Dark", "JupyterLab Dark High Contrast")
-
-CONTRAST = """root => {
-  const canvas = document.createElement('canvas').getContext('2d', {willReadFrequently: true});
-  const rgba = text => { canvas.clearRect(0, 0, 1, 1); canvas.fillStyle = text; canvas.fillRect(0, 0, 1, 1);
-    const [r, g, b, a] = canvas.getImageData(0, 0, 1, 1).data; return [r, g, b, a / 255]; };
-  const over = (top, below) => [0, 1, 2].map(i => top[i] * top[3] + below[i] * (1 - top[3]));
-  const ground = node => { const layers = [];
-    for (let n = node; n; n = n.parentElement) layers.push(rgba(getComputedStyle(n).backgroundColor));
-    return layers.reverse().reduce((below, top) => over(top, below), [255, 255, 255]); };
-  const linear = v => (v /= 255) <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4;
-  const light = c => { const [r, g, b] = c.map(linear);
-    return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
-  const opacity = node => { let product = 1;
-    for (let n = node; n && n !== root; n = n.parentElement) product *= +getComputedStyle(n).opacity;
-    return product; };
-  const bad = [];
-  const walker = document.createTreeWalker(root, NodeFilter.SHOW_TEXT);
-  while (walker.nextNode()) {
-    const node = walker.currentNode.parentElement;
-    const aside = '[aria-disabled], .hnb-spoken, span[style^="color"]';  // disabled, not seen, or a mere dot
-    if (!walker.currentNode.data.trim() || !node.checkVisibility() || node.closest(aside)) continue;
-    const below = ground(node), colour = rgba(getComputedStyle(node).color);
-    colour[3] *= opacity(node);
-    const [a, b] = [light(over(colour, below)), light(below)].sort((x, y) => y - x);
-    const ratio = (a + 0.05) / (b + 0.05);
-    if (ratio < 4.5) bad.push([walker.currentNode.data.slice(0, 30), node.className, +ratio.toFixed(2)]);
-  }
-  return bad; }"""
-
-
-def texts_too_faint(locator):
-    return locator.evaluate(CONTRAST)
 
 
 def test_every_text_can_be_read_in_every_theme_live_and_frozen(page_of):
@@ -170,6 +139,7 @@ POISONED = """
 from hermes_nb.widgets.display import Output, before, view
 from hermes_nb.widgets.painter import painter
 from hermes_nb.widgets.panel import Panel
+from tests.support.contrast import texts_too_faint
 from tests.support.hostile import HOSTILE, poisoned
 
 def told(text):

@@ -88,13 +88,13 @@ def test_the_agent_may_be_an_expression_or_left_out_where_there_is_one(kernel):
         ("%steer go left", "no turn is running"),
         ("%interrupt", "no turn is running"),
         ("%interrupt --run agent", "'agent' is not a run; running: none"),
-        ("%turns --logbook /nowhere/at/all.db", ""),
+        ("%turns --logbook /nowhere/at/all.db", "there is no logbook at '/nowhere/at/all.db'"),
+        ("%%turn agent --as class\nGo", "--as needs the name of a variable, not 'class'"),
+        ('%%turn agent "\nGo', "%%turn cannot read its line: No closing quotation"),
+        ("%interrupt 'run", "%interrupt cannot read its line: No closing quotation"),
     ],
 )
 def test_a_mistake_is_told_in_one_line(kernel, cell, said):
-    if not said:
-        assert kernel.run(cell) == "no turns yet"
-        return
     assert said in fails_with(kernel, cell)
 
 
