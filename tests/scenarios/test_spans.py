@@ -334,7 +334,7 @@ def test_no_key_is_in_any_span_file_or_frame(provider, tmp_path, monkeypatch, ca
     with (
         Server(REFUSED) as server,
         hn.capture(tmp_path / "none.jsonl"),
-        hn.capture(tmp_path / "full.jsonl", content="full"),
+        hn.capture(tmp_path / "full.jsonl", content="full", events="both"),
     ):
         refusing = hn.OpenAIChat("m", base_url=server.url, api_key=SECRET, headers={"x-other": SECRET})
         agent = hn.Agent([refusing, script(*steps)], tools=[leak])
@@ -344,6 +344,7 @@ def test_no_key_is_in_any_span_file_or_frame(provider, tmp_path, monkeypatch, ca
     spans = json.dumps([json.loads(span.to_json()) for span in provider.finished()])
     assert result.text
     assert len(provider.finished()) > 8
+    assert "gen_ai.execute_tool.exception" in written
     assert SECRET not in spans
     assert SECRET not in written
     assert SECRET not in caplog.text
