@@ -85,7 +85,8 @@ class Batch:
         """Run calls that may run together; returns when all of them are answered or given up."""
         if self.stopped_by is not None:
             return
-        await anyio.lowlevel.checkpoint_if_cancelled()
+        if segment[0].index:
+            await anyio.lowlevel.checkpoint()  # an interrupt may have come while a quick call was waited for
         if len(segment) == 1 and segment[0].apart:
             await self._answer(segment[0])
             return

@@ -69,6 +69,23 @@ def test_an_interrupt_during_tools_answers_every_call_honestly():
     assert result.messages[-1].role == "assistant"
 
 
+def test_an_interrupt_during_a_quick_call_keeps_the_next_from_starting():
+    def stop() -> str:
+        """Interrupts the turn that it runs in."""
+        turn.interrupt()
+        return "asked to stop"
+
+    steps = calls(call("stop"), *(call("population", city="Lyon") for _ in range(20)))
+    turn = agent(steps, say("never"), tools=[stop, population]).start("q", session=False, paused=True)
+    turn.resume()
+    result = turn.result()
+
+    assert result.exit_reason is hn.ExitReason.INTERRUPTED_BY_USER
+    told = [message.text for message in result.messages if message.role == "tool"]
+    assert len(told) == 21
+    assert all("not started" in text for text in told[1:])
+
+
 def test_an_interrupt_at_the_boundary_lets_the_iteration_finish():
     begun = threading.Event()
 
