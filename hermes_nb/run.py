@@ -19,7 +19,7 @@ from hermes_nb.interrupts import stop_button
 from hermes_nb.tools.context import call_under_way
 from hermes_nb.turn.inbox import Inbox
 from hermes_nb.turn.loop import run_turn
-from hermes_nb.turn.recorder import Recorder
+from hermes_nb.turn.recorder import Recorder, is_control_c
 from hermes_nb.turn.redaction import redactor
 from hermes_nb.vocabulary import events
 from hermes_nb.vocabulary.failures import ConfigurationError
@@ -90,7 +90,9 @@ class Memory:
         for sink in sinks:
             try:
                 sink(event)
-            except Exception:
+            except BaseException as error:
+                if is_control_c(error):
+                    raise
                 logger.warning("a watcher of turn %s failed and is told nothing more", event.turn_id, exc_info=True)
                 self.unsubscribe(sink)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -45,6 +46,9 @@ class GuardFile:
         except (FileNotFoundError, NotADirectoryError):
             self._seen, self._limits = None, {}
             return self._limits
+        if not stat.S_ISREG(status.st_mode):  # reading a pipe or a device may take for ever
+            msg = f"{self.path} is no ordinary file"
+            raise OSError(msg)
         if (seen := (status.st_mtime_ns, status.st_size)) != self._seen:
             data, self._seen, self._limits = self.path.read_bytes(), seen, {}
             self._limits = self._parse(data)

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 _busy: set[str] = set()
 _lock = threading.RLock()  # a lease may be collected while another one is taken
 
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_busy.clear)  # the locked files tell a forked process what its parent does
+
 
 class Lease:
     """The right to write to a conversation: taken at once or refused; free again when its process dies.

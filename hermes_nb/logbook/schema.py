@@ -107,6 +107,9 @@ def open_for_reading(path: Path) -> sqlite3.Connection:
     if path.is_dir():
         msg = f"{path} is a directory, not a logbook; name a file in it"
         raise UnreadableTrace(msg, path)
+    if path.exists() and not path.is_file():  # reading a pipe may take for ever
+        msg = f"{path} is a pipe or a device, not a logbook; name a file"
+        raise UnreadableTrace(msg, path)
     for mode in ("mode=ro", "immutable=1"):
         connection = sqlite3.connect(
             f"{path.absolute().as_uri()}?{mode}", uri=True, timeout=BUSY_SECONDS, isolation_level=None

@@ -6,6 +6,7 @@ import logging
 from typing import TYPE_CHECKING, Literal
 
 from hermes_nb.vocabulary import events
+from hermes_nb.vocabulary.failures import in_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -70,7 +71,7 @@ class LogbookSink:
             except Exception as error:
                 if not self.trouble:
                     logger.warning("the logbook could not keep an event", exc_info=True)
-                trouble = f"an event could not be kept in {store.path} ({type(error).__name__}: {error})"
+                trouble = f"an event could not be kept in {store.path} ({in_words(error)})"
         if trouble or self.trouble:
             self._tell(trouble)
 

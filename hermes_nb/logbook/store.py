@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import sqlite3
 import threading
 import time
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, ClassVar
 from hermes_nb.logbook.later import Later
 from hermes_nb.logbook.schema import open_for_reading, open_for_writing
 from hermes_nb.logbook.writer import TurnWriter
-from hermes_nb.vocabulary.failures import TraceError
+from hermes_nb.vocabulary.failures import TraceError, in_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -108,7 +109,7 @@ class Store:
         except Exception as error:
             logger.warning("turn %s cannot be kept in the logbook any more", writer.turn_id, exc_info=True)
             writer.give_up()
-            return f"{self.path}: turn {writer.turn_id} cannot be kept any more ({type(error).__name__}: {error})"
+            return f"{self.path}: turn {writer.turn_id} cannot be kept any more ({in_words(error)})"
         writer.saved(row)
         self._next_try = 0.0
         if writer.ended_at is not None:
@@ -176,6 +177,27 @@ class Store:
         with self.lock:
             self.flush(at_once=True)
             _close(self._connections)
+
+    @classmethod
+    def after_fork(cls) -> None:
+        """In a forked process: every store begins anew."""
+        cls._opening = threading.Lock()
+        for store in tuple(cls._open.values()):
+            store.begin_anew()
+
+    def begin_anew(self) -> None:
+        """Leave to the parent process what it has open, and what it has not written yet."""
+        _parents.extend(self._connections)
+        self._connections.clear()
+        self.lock, self.writers, self._next_try = threading.RLock(), {}, 0.0
+        self.later = Later(_flushing(weakref.ref(self)))
+
+
+_parents: list[sqlite3.Connection] = []
+"""Connections of the parent process: SQLite allows a forked one neither to use nor to close them."""
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=Store.after_fork)
 
 
 def _flushing(store: weakref.ref[Store]) -> Callable[[], None]:

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
+from hermes_nb.policies.numbers import refuse_other_than_numbers
 from hermes_nb.policies.pruning import cut_results, groups, prune
 from hermes_nb.vocabulary.failures import ConfigurationError
 
@@ -153,6 +154,7 @@ class Compression:
     enabled: bool = True
 
     def __post_init__(self) -> None:
+        refuse_other_than_numbers(self)
         for name in ("threshold", "tail_share"):
             if not 0 < getattr(self, name) < 1:
                 msg = f"{name} is a share between 0 and 1, not {getattr(self, name)!r}"
@@ -161,7 +163,7 @@ class Compression:
             if not getattr(self, name) >= 0:
                 msg = f"{name} is a number of at least 0, not {getattr(self, name)!r}"
                 raise ConfigurationError(msg)
-        if self.context_window is not None and self.context_window < _SMALLEST_WINDOW:
+        if self.context_window is not None and not _SMALLEST_WINDOW <= self.context_window < math.inf:
             msg = f"context_window is a number of tokens, {_SMALLEST_WINDOW} or more, not {self.context_window!r}"
             raise ConfigurationError(msg)
         if self.compressor is not None and not callable(self.compressor):

@@ -6,6 +6,7 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
+from hermes_nb.policies.numbers import refuse_other_than_numbers
 from hermes_nb.vocabulary.failures import ConfigurationError
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ class RateGuard:
     _cooling: dict[str, float] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        refuse_other_than_numbers(self)
         for name in ("genuine", "cooling"):
             if (value := getattr(self, name)) < 0:
                 msg = f"a guard's {name} is a number of seconds, 0 or more, not {value!r}"

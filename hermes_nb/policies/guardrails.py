@@ -8,6 +8,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
+from hermes_nb.policies.numbers import is_number, refuse_other_than_numbers
 from hermes_nb.vocabulary.failures import ConfigurationError
 
 if TYPE_CHECKING:
@@ -79,6 +80,12 @@ class Guardrails:
     invalid_batches: float = 3
 
     def __post_init__(self) -> None:
+        refuse_other_than_numbers(self)
+        for name in ("same_call", "same_tool", "repeats"):
+            value = getattr(self, name)
+            if not isinstance(value, tuple) or list(map(is_number, value)) != [True, True]:
+                msg = f"{name} is a pair of numbers, to the warning and to the stop, such as (2, 5), not {value!r:.50}"
+                raise ConfigurationError(msg)
         for name in ("same_call", "same_tool", "repeats", "invalid_batches"):
             value = getattr(self, name)
             if not all(bound >= 1 for bound in (value if isinstance(value, tuple) else (value,))):

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
+from hermes_nb.policies.numbers import refuse_other_than_numbers
 from hermes_nb.vocabulary.failures import ConfigurationError
 
 if TYPE_CHECKING:
@@ -76,6 +77,7 @@ class BudgetNotice:
     text: str = "[{remaining} of {limit} iterations are left. Come to an end.]"
 
     def __post_init__(self) -> None:
+        refuse_other_than_numbers(self)
         if not 0 < self.share <= 1:
             msg = f"a budget notice comes at a share of the budget above 0 and at most 1, not {self.share!r}"
             raise ConfigurationError(msg)
@@ -96,9 +98,15 @@ class Refund:
 
     Args:
         limit: Refunds per turn; it bounds a turn whose every tool is free.
+
+    Raises:
+        ConfigurationError: The limit is no number.
     """
 
     limit: int = 16
+
+    def __post_init__(self) -> None:
+        refuse_other_than_numbers(self)
 
     def allows(self, reason: RefundReason, refunds: int) -> bool:  # noqa: ARG002  subclasses may tell reasons apart
         """Whether this iteration is given back, after `refunds` earlier ones in the turn."""
@@ -166,6 +174,7 @@ class Ceiling:
     landing: float = 30.0
 
     def __post_init__(self) -> None:
+        refuse_other_than_numbers(self)
         for name in ("tokens", "seconds", "cost_usd"):
             if (value := getattr(self, name)) is not None and value <= 0:
                 msg = f"a ceiling of {name}={value!r} would stop a turn before it began; leave it out for none"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from hermes_nb.policies.numbers import refuse_other_than_numbers
 from hermes_nb.vocabulary.failures import ConfigurationError, FailureReason
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ class Retry:
     empty_attempts: int = 4
 
     def __post_init__(self) -> None:
+        refuse_other_than_numbers(self)
         if self.attempts < 1 or self.empty_attempts < 1:
             msg = (
                 f"Retry needs at least one attempt, not attempts={self.attempts}, empty_attempts={self.empty_attempts}"

@@ -205,7 +205,7 @@ class Lease:
             if entry.key != failed:  # and has done it
                 return True
             new = checked(await _call(pool.refresh, failed))
-        except Exception as error:  # noqa: BLE001  the user's function; the key must not get into the log
+        except (Exception, SystemExit) as error:  # noqa: BLE001  the user's function; the key must not get into the log
             logger.warning("the refresh of a key failed: %s", type(error).__name__)
             return False
         finally:

@@ -12,7 +12,7 @@ from hermes_nb.providers.advice import Advice, advised, advisory_view, fingerpri
 from hermes_nb.providers.base import ModelRequest
 from hermes_nb.providers.registry import resolve
 from hermes_nb.vocabulary import events
-from hermes_nb.vocabulary.failures import ConfigurationError, Failure, FailureReason, ProviderError
+from hermes_nb.vocabulary.failures import ConfigurationError, Failure, FailureReason, ProviderError, in_words
 from hermes_nb.vocabulary.messages import Reply, Usage
 
 if TYPE_CHECKING:
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from hermes_nb.vocabulary.messages import Message
 
 Fanout = Literal["per_iteration", "per_turn"]
+
+_USERS = (Exception, KeyboardInterrupt, SystemExit)
+"""What a provider of the user's may raise; out of a reference's own task some of it would end the turn's event loop."""
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -207,7 +210,7 @@ async def _reach(model: Provider, stack: AsyncExitStack) -> Connection | Failure
         return await stack.enter_async_context(model.connect())
     except ProviderError as error:
         return error.failure
-    except Exception as error:  # noqa: BLE001  a provider of the user's may raise anything
+    except _USERS as error:
         return _unexpected(error)
 
 
@@ -227,8 +230,15 @@ async def _advise(connection: Connection | Failure, chat: events.Chat, request: 
             reply = await _answer(connection, ModelRequest(chat.messages, purpose="reference"), attempt)
         if not isinstance(reply, Failure):
             return reply
-        if isinstance(connection, Failure) or await connection.renew(reply) not in ("refreshed", "rotated"):
+        if isinstance(connection, Failure) or not await _renewed(connection, reply):
             raise ProviderError(reply)
+
+
+async def _renewed(connection: Connection, failure: Failure) -> bool:
+    try:
+        return await connection.renew(failure) in ("refreshed", "rotated")
+    except _USERS:
+        return False
 
 
 async def _answer(connection: Connection | Failure, asked: ModelRequest, attempt: events.Attempt) -> Reply | Failure:
@@ -244,7 +254,7 @@ async def _answer(connection: Connection | Failure, asked: ModelRequest, attempt
             failure = _unexpected(TypeError(f"a provider returns a Reply, not {type(reply).__name__}"))
     except ProviderError as error:
         failure = error.failure
-    except Exception as error:  # noqa: BLE001  a provider of the user's may raise anything
+    except _USERS as error:
         failure = _unexpected(error)
     attempt.outcome, attempt.reason, attempt.status = "give_up", failure.reason.value, failure.status
     attempt.retry_after = failure.retry_after
@@ -268,6 +278,5 @@ def _ignore(*_: str) -> None:
     """Advice is for the aggregator only."""
 
 
-def _unexpected(error: Exception) -> Failure:
-    kind = type(error).__name__
-    return Failure(FailureReason.BAD_REQUEST, f"{kind}: {error}", error_type=kind)
+def _unexpected(error: BaseException) -> Failure:
+    return Failure(FailureReason.BAD_REQUEST, in_words(error), error_type=type(error).__name__)

@@ -12,6 +12,7 @@ from opentelemetry.sdk.metrics.export import MetricExporter, MetricExportResult
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from hermes_nb.telemetry.redaction import Redactor
+from hermes_nb.vocabulary.failures import in_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -143,7 +144,7 @@ class Trouble:
         try:
             result = work()
         except Exception as error:  # noqa: BLE001  an exporter may never break a turn
-            self._tell(f"{type(error).__name__}: {error}")
+            self._tell(in_words(error))
             return False
         finally:
             _MUTE.stop()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -13,6 +14,7 @@ import anyio.lowlevel
 from hermes_nb.tools import results
 from hermes_nb.tools.context import InvalidArguments, ToolContext, ToolFailed
 from hermes_nb.tools.definition import FunctionTool, Tool, ToolOptions
+from hermes_nb.tools.threads import run_in_thread
 from hermes_nb.vocabulary import events
 from hermes_nb.vocabulary.messages import ToolResult
 
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from hermes_nb.tools.toolbox import Toolbox
-    from hermes_nb.vocabulary.messages import ToolCall
+    from hermes_nb.vocabulary.messages import Content, ToolCall
 
 _SHOWN_NAME = 100
 
@@ -129,7 +131,7 @@ class Batch:
             slot.begun = True
             with context.under_way(), anyio.move_on_after(seconds):
                 value = await tool.invoke(arguments, context)
-                return self._bounded(slot, ToolResult(slot.call, results.readable(value), value=value))
+                return self._bounded(slot, ToolResult(slot.call, await _told(value, context), value=value))
         except (ToolFailed, InvalidArguments) as refusal:
             return self._bounded(slot, _refused(slot, refusal))
         except BaseException as error:
@@ -253,6 +255,13 @@ def _fill_in(event: events.Tool, slot: Slot) -> None:
 
 def _unfinished(slot: Slot) -> ToolResult:
     return ToolResult(slot.call, CANCELLED, "cancelled") if slot.begun else ToolResult(slot.call, SKIPPED, "skipped")
+
+
+async def _told(value: object, context: ToolContext) -> Content:
+    """What the model reads of a value; in a thread, for what objects do to be shown may take its time."""
+    if value is None or isinstance(value, str | int | float):
+        return results.readable(value)
+    return await run_in_thread(partial(results.readable, value), name="result", on_abandoned=context.give_up)
 
 
 def _refused(slot: Slot, refusal: ToolFailed | InvalidArguments) -> ToolResult:

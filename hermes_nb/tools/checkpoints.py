@@ -235,7 +235,7 @@ class Checkpoints:
             msg = f"{self.directory} has more than {self.files:,} files and is not saved"
             raise CheckpointError(msg)
         behind = {folder: self._is_behind_a_link(folder) for folder in {Path(path).parent for path in listed}}
-        gone = {path for path in listed if behind[Path(path).parent]}
+        gone = {path for path in listed if behind[Path(path).parent] or self._is_directory_now(path)}
         left_out = {path: reason for path in listed if path not in gone and (reason := self._unfit(path))}
         self._git("update-index", "-z", "--force-remove", "--stdin", given=[*gone, *left_out])
         saved = [path for path in listed if path not in left_out and path not in gone]
@@ -245,6 +245,10 @@ class Checkpoints:
     def _is_behind_a_link(self, folder: Path) -> bool:
         """Whether a link stands where a directory of this path was; the files that it leads to are not ours."""
         return any((self.directory / place).is_symlink() for place in (folder, *folder.parents) if place != Path())
+
+    def _is_directory_now(self, path: str) -> bool:
+        """Whether a directory stands where a file of this path was; a repository of its own is told by a slash."""
+        return not path.endswith("/") and (self.directory / path).is_dir() and not (self.directory / path).is_symlink()
 
     def _unfit(self, path: str) -> str:
         """Why a file cannot be saved; empty if it can, or is not there."""
@@ -271,13 +275,21 @@ class Checkpoints:
     def _bring_back(self, wanted: Snapshot, saved: Snapshot) -> tuple[str, ...]:
         changes = self._git("diff-tree", "-r", "-z", "--no-renames", "--name-status", saved.id, wanted.id)
         states = dict(zip(changes[1::2], changes[0::2], strict=True))
-        for path in (path for path, state in states.items() if state == "D"):
-            self._delete(path)
+        written = [path for path, state in states.items() if state != "D"]
         self._git("read-tree", wanted.id)
-        self._git(
-            "checkout-index", "--force", "-z", "--stdin", given=[p for p, state in states.items() if state != "D"]
-        )
-        return tuple(states)
+        ignored = self._ignored_again(written)
+        for path in states.keys() - {*written, *ignored}:
+            self._delete(path)
+        self._git("checkout-index", "--force", "-z", "--stdin", given=written)
+        return tuple(path for path in states if path not in ignored)
+
+    def _ignored_again(self, written: Iterable[str]) -> set[str]:
+        """Files that git ignores once these are written; they are left alone, whatever rules a tool has made."""
+        rules = [path for path in written if Path(path).name == ".gitignore"]
+        if not rules:
+            return set()
+        self._git("checkout-index", "--force", "-z", "--stdin", given=rules)
+        return set(self._git("ls-files", "-z", "--others", "--ignored", "--exclude-standard"))
 
     def _delete(self, path: str) -> None:
         file = self.directory / path

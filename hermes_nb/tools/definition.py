@@ -28,7 +28,7 @@ from hermes_nb.vocabulary.messages import ToolSpec
 from hermes_nb.vocabulary.protocols import conforms
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
     from hermes_nb.tools.context import ToolContext
     from hermes_nb.tools.schema import Signature
@@ -187,10 +187,16 @@ class FunctionTool(Generic[P, R]):
         call = functools.partial(cast("Callable[..., Any]", self.function), **keywords)
         if not self.is_async:
             value = await run_in_thread(call, name=f"tool {self.spec.name}", on_abandoned=abandoned)
+            if inspect.isasyncgen(value):
+                value = _collected(value)
             if not inspect.isawaitable(value):
                 return value
             call = functools.partial(_itself, value)
         return await context.loop.run(call, on_abandoned=abandoned)
+
+
+async def _collected(values: AsyncIterator[object]) -> list[object]:
+    return [value async for value in values]
 
 
 async def _itself(value: Awaitable[Any]) -> Any:

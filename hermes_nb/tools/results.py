@@ -8,11 +8,14 @@ import json
 import os
 import re
 import traceback
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hermes_nb.vocabulary.failures import in_words
 from hermes_nb.vocabulary.messages import is_part
 
 if TYPE_CHECKING:
@@ -23,6 +26,9 @@ RESULT_LIMIT, BATCH_LIMIT = 100_000, 200_000
 
 PREVIEW = 1_500
 """Characters that stand for a result which is too long."""
+
+ITEMS = 1_000_000
+"""Items of an iterator that are looked at: more than can be read in any number of pieces."""
 
 ERROR_LIMIT = 2_000
 """Characters of an error's text."""
@@ -69,6 +75,8 @@ def readable(value: object) -> Content:
         return "(no result)"
     if not isinstance(value, bool | int | float) and (parts := _parts(value) or _picture(value)):
         return parts
+    if isinstance(value, Iterator):
+        value = _items(value)
     from pydantic_core import PydanticSerializationError, to_jsonable_python  # noqa: PLC0415  its import takes longer than all of ours
 
     try:
@@ -76,6 +84,12 @@ def readable(value: object) -> Content:
         return _clean(data if isinstance(data, str) else _to_json(data))
     except (PydanticSerializationError, TypeError, ValueError, RecursionError):
         return _clean(_shown(value))
+
+
+def _items(values: Iterator[object]) -> list[object]:
+    """What an iterator gives, which may have no end."""
+    items = list(islice(values, ITEMS + 1))
+    return items if len(items) <= ITEMS else [*items[:ITEMS], "…"]
 
 
 def size(content: Content) -> int:
@@ -149,7 +163,7 @@ def exception_text(error: BaseException) -> str:
         error = error.__cause__  # how Python reports a StopIteration that leaves a coroutine
     frames = [f for f in traceback.extract_tb(error.__traceback__) if Path(f.filename).parent != Path(__file__).parent]
     lines = [f"{Path(f.filename).name}:{f.lineno} in {f.name}: {f.line or ''}".rstrip(": ") for f in frames[-_FRAMES:]]
-    return error_text(f"[TOOL_ERROR] {type(error).__name__}: {_shown_error(error)}", details="\n".join(lines))
+    return error_text(f"[TOOL_ERROR] {_clean(in_words(error))}", details="\n".join(lines))
 
 
 def in_short(content: Content) -> str:
@@ -158,13 +172,6 @@ def in_short(content: Content) -> str:
     with suppress(ValueError, AttributeError, RecursionError):
         text = str(json.loads(text).get("error") or text)
     return _head(text.removeprefix("[TOOL_ERROR] ").partition("\n")[0], 200)
-
-
-def _shown_error(error: BaseException) -> str:
-    try:
-        return _clean(str(error))
-    except Exception:  # noqa: BLE001  an exception whose text fails is still an answer
-        return "(its message cannot be shown)"
 
 
 def _head(text: str, limit: int) -> str:

@@ -9,7 +9,7 @@ import anyio
 
 from hermes_nb.tools.threads import run_in_thread
 from hermes_nb.vocabulary.events import Checkpointed, Degraded
-from hermes_nb.vocabulary.failures import HermesError
+from hermes_nb.vocabulary.failures import HermesError, in_words
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -54,7 +54,7 @@ class Saves:
             try:
                 snapshot = await run_in_thread(take, name="checkpoint", on_abandoned=lambda: None)
             except Exception as error:  # noqa: BLE001  the tool runs all the same
-                told = str(error) if isinstance(error, HermesError) else f"{type(error).__name__}: {error}"
+                told = str(error) if isinstance(error, HermesError) else in_words(error)
                 recorder.tell(Degraded("checkpoint", told))
                 return
             recorder.tell(Checkpointed(str(checkpoints.directory), snapshot.id))

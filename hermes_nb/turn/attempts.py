@@ -15,7 +15,7 @@ from hermes_nb.policies.replies import checked, failure_of
 from hermes_nb.policies.thinking import without_thinking
 from hermes_nb.providers.base import ModelRequest
 from hermes_nb.vocabulary import events
-from hermes_nb.vocabulary.failures import Failure, FailureReason, ProviderError, ReplayMismatch
+from hermes_nb.vocabulary.failures import Failure, FailureReason, ProviderError, ReplayMismatch, in_words
 from hermes_nb.vocabulary.messages import Reply
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ def _unexpected(error: BaseException, provider: Provider) -> Failure:
     kind = type(error)
     return Failure(
         FailureReason.BAD_REQUEST,
-        f"{kind.__name__}: {error}",
+        in_words(error),
         provider=provider.name,
         model=provider.model,
         error_type=f"{kind.__module__}.{kind.__qualname__}".removeprefix("builtins."),
@@ -169,8 +169,8 @@ async def _decide(
 async def _renew(state: TurnState, connection: Connection, failure: Failure) -> Renewal:
     try:
         return await connection.renew(failure)
-    except Exception as error:  # noqa: BLE001  a refresh callback of the user's may raise anything
-        state.recorder.tell(events.Degraded("credentials", f"{type(error).__name__}: {error}"))
+    except (Exception, SystemExit) as error:  # noqa: BLE001  a provider of the user's may raise anything
+        state.recorder.tell(events.Degraded("credentials", in_words(error)))
         return ""
 
 

@@ -13,7 +13,7 @@ from hermes_nb.tools.threads import run_in_thread
 from hermes_nb.turn import summarising
 from hermes_nb.turn.asking import ModelUnavailable, Overflow
 from hermes_nb.vocabulary.events import Degraded
-from hermes_nb.vocabulary.failures import FailureReason
+from hermes_nb.vocabulary.failures import FailureReason, in_words
 from hermes_nb.vocabulary.messages import Message
 
 if TYPE_CHECKING:
@@ -205,7 +205,7 @@ class _Job:
         try:
             messages = await self._custom()
         except Exception as error:
-            raise _Unusable(type(error).__name__, f"the compressor failed: {type(error).__name__}: {error}") from error
+            raise _Unusable(type(error).__name__, f"the compressor failed: {in_words(error)}") from error
         if fault := fault_of(messages, self.history):
             raise _Unusable(_REFUSED, f"the compressor's history was refused: {fault}")
         return "custom", "", tuple(messages)

@@ -10,6 +10,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from hermes_nb.vocabulary.events import Degraded, Event, Iteration
+from hermes_nb.vocabulary.failures import in_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -24,6 +25,11 @@ _current: ContextVar[tuple[int, int]] = ContextVar("hermes_nb_scope", default=(0
 """The innermost open scope and the iteration under way, in this task or thread."""
 
 S = TypeVar("S", bound="Scoped")
+
+
+def is_control_c(error: BaseException) -> bool:
+    """Whether the user has stopped what the main thread does: Python tells that there, between any two instructions."""
+    return isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread()
 
 
 class Recorder:
@@ -54,6 +60,7 @@ class Recorder:
         self._lock = threading.RLock()
         self._queue: deque[Event] = deque()
         self._seq = self._scopes = 0
+        self._stopped: BaseException | None = None
 
     def child(self, turn_id: str) -> Recorder:
         """A recorder for a sub-agent's turn: the same sinks, numbers of its own."""
@@ -101,6 +108,9 @@ class Recorder:
                 self._queue.popleft()
                 self._deliver(self._queue[0])
             self._queue.clear()
+            stopped, self._stopped = self._stopped, None
+        if stopped is not None:
+            raise stopped
         return wanted
 
     def _deliver(self, event: Event) -> list[AbstractContextManager[object]]:
@@ -108,19 +118,22 @@ class Recorder:
         for sink in tuple(self._sinks):
             try:
                 manager = sink(event)
-            except Exception as error:  # noqa: BLE001  a sink may never break the turn
-                self._drop(sink, error)
+            except BaseException as error:  # noqa: BLE001  a sink may never break the turn
+                if is_control_c(error):
+                    self._stopped = error  # raised again once every sink has been told
+                else:
+                    self._drop(sink, error)
             else:
                 if manager is not None and event.phase == "started":
                     wanted.append(manager)
         return wanted
 
-    def _drop(self, sink: Sink, error: Exception) -> None:
+    def _drop(self, sink: Sink, error: BaseException) -> None:
         self._sinks.remove(sink)
         self.failed_sinks += 1
         name = getattr(sink, "__qualname__", type(sink).__qualname__)
         logger.warning("the sink %s failed and is not told any more of this turn", name, exc_info=error)
-        self.tell(Degraded("sink", f"{name}: {type(error).__name__}: {error}"))
+        self.tell(Degraded("sink", f"{name}: {in_words(error)}"))
 
 
 class Scope(Generic[S]):
@@ -138,10 +151,8 @@ class Scope(Generic[S]):
         if isinstance(self.what, Iteration):
             self._iteration = self.what.number
         self._token = _current.set((self.number, self._iteration))
-        recorder = self._recorder
-        wanted = recorder._publish("started", self.what, self.number, self._parent, self._iteration)  # noqa: SLF001
-        self._managers = []
-        for manager in wanted:
+        self._managers: list[AbstractContextManager[object]] = []
+        for manager in self._begun():
             try:
                 manager.__enter__()
             except Exception:
@@ -149,6 +160,14 @@ class Scope(Generic[S]):
             else:
                 self._managers.append(manager)
         return self.what
+
+    def _begun(self) -> list[AbstractContextManager[object]]:
+        recorder = self._recorder
+        try:
+            return recorder._publish("started", self.what, self.number, self._parent, self._iteration)  # noqa: SLF001
+        except KeyboardInterrupt as stop:  # what has begun is ended too
+            self.__exit__(type(stop), stop, stop.__traceback__)
+            raise
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None

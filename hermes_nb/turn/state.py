@@ -23,6 +23,7 @@ from hermes_nb.turn.chain import Chain
 from hermes_nb.turn.prompting import NAMELESS, Wire, facts, system_prompt, with_identity
 from hermes_nb.turn.result import ExitReason, TurnResult
 from hermes_nb.vocabulary import events
+from hermes_nb.vocabulary.failures import in_words
 from hermes_nb.vocabulary.messages import Message, Usage
 
 if TYPE_CHECKING:
@@ -302,8 +303,10 @@ class TurnState:
         """Call something that may fail without breaking the turn; None when it did."""
         try:
             return function()
-        except Exception as error:  # noqa: BLE001  that is the point
-            self.recorder.tell(events.Degraded(part, f"{type(error).__name__}: {error}"))
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001  that is the point
+            self.recorder.tell(events.Degraded(part, in_words(error)))
             return None
 
     def begin_reply(self) -> None:

@@ -13,7 +13,7 @@ from hermes_nb.turn.result import ExitReason
 from hermes_nb.turn.room import make_room_after
 from hermes_nb.turn.state import Admission
 from hermes_nb.vocabulary import events
-from hermes_nb.vocabulary.failures import FailureReason
+from hermes_nb.vocabulary.failures import FailureReason, in_words
 from hermes_nb.vocabulary.messages import Message
 
 if TYPE_CHECKING:
@@ -294,7 +294,7 @@ def _cut_text(failure: Failure) -> str:
 def broken(state: TurnState, bug: BaseException) -> None:
     """End because of a bug, ours or in a policy of the user's; `Run.result()` raises it again."""
     bug.add_note(f"in turn {state.request.turn_id}, iteration {state.counts.iterations}")
-    detail = f"{type(bug).__name__}: {bug}"
+    detail = in_words(bug)
     state.end(ExitReason.INTERNAL_ERROR, detail, text=f"The turn broke: {detail}.", error=bug)
     if state.history and state.history[-1].role == "tool":
         _close(state)

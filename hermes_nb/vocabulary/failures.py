@@ -23,6 +23,15 @@ if TYPE_CHECKING:
     from hermes_nb.vocabulary.messages import Message
 
 
+def in_words(error: BaseException) -> str:
+    """Type and message of an exception of anybody's, whose own text may fail too."""
+    try:
+        message = str(error)
+    except Exception:  # noqa: BLE001  the exception still happened
+        message = "(its message cannot be shown)"
+    return f"{type(error).__name__}: {message}"
+
+
 class FailureReason(StrEnum):
     """Why a model call failed; the recovery table says what follows from each."""
 

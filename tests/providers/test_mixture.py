@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+from contextlib import asynccontextmanager
 
 import anyio
 import pytest
 
+import hermes_nb as hn
 from hermes_nb.providers.advice import HEAD, LONGEST_RESULT, NEXT, ROLE, Advice, advised, advisory_view
 from hermes_nb.providers.base import Provider, as_provider
 from hermes_nb.providers.credentials import CredentialPool
@@ -17,6 +19,7 @@ from hermes_nb.vocabulary.failures import ConfigurationError, ProviderError
 from hermes_nb.vocabulary.failures import FailureReason as R
 from hermes_nb.vocabulary.messages import Message, Reply, ToolCall, Usage
 from tests.support.asking import ADD, Heard, ask, ask_all, chat, request
+from tests.support.scripts import Speechless, Wrapped
 from tests.support.server import Server, always, call, say, slow, stall, status
 
 
@@ -140,6 +143,31 @@ def test_when_all_references_fail_the_aggregator_acts_alone():
     with Server(always(status(401))) as a, Server(always(say("  "))) as b, Server(say("done")) as acting:
         assert ask(Mixture([chat(a), chat(b)], chat(acting)), "q").text == "done"
         assert acting.requests[0].messages == [{"role": "user", "content": "q"}]
+
+
+@pytest.mark.parametrize("odd", [Speechless, OSError, KeyboardInterrupt, SystemExit])
+@pytest.mark.parametrize("moment", ["ask", "renew"])
+def test_a_reference_that_breaks_in_whatever_way_is_left_out(odd, moment):
+    class Odd(Wrapped):
+        @asynccontextmanager
+        async def connect(self):
+            async with self._inner.connect() as connection:
+                yield Breaking(connection)
+
+    class Breaking(Wrapped):
+        async def ask(self, request, on_text):
+            if moment == "ask":
+                raise odd
+            return await self._inner.ask(request, on_text)
+
+        async def renew(self, failure):
+            raise odd
+
+    refused = always(status(401))
+    with Server(refused) as a, Server(advisor("Add them.")) as b, Server(say("3")) as acting:
+        result = hn.Agent(Mixture([Odd(chat(a, "ma")), chat(b, "mb")], chat(acting))).run("1 + 2?", session=False)
+        assert result.text == "3"
+        assert "Add them." in guidance(acting)
 
 
 def test_a_reference_with_another_key_uses_it():

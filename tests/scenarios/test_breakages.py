@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+import threading
 import time
 
 import anyio
@@ -11,6 +13,7 @@ import pytest
 import hermes_nb as hn
 from hermes_nb.testing import call, say, script
 from hermes_nb.vocabulary.messages import Message, ToolCall
+from tests.support.scripts import Speechless
 
 
 @hn.tool
@@ -214,3 +217,132 @@ def test_a_tool_name_with_dollar_signs_is_no_formula(tmp_path):
 def test_a_session_in_a_directory_asks_for_a_file(tmp_path):
     with pytest.raises(hn.TraceError, match="directory"):
         hn.Session(tmp_path)
+
+
+# ------------------------------------------------------------------------------------- code of the user's
+
+
+class Nothing(BaseException):
+    """No Exception, and no word."""
+
+    def __str__(self):
+        raise ValueError("no words")
+
+
+def refusing(kind):
+    def refuse(*_):
+        raise kind
+
+    return refuse
+
+
+@pytest.mark.parametrize("kind", [Speechless, SystemExit, GeneratorExit, Nothing])
+def test_a_price_that_fails_in_whatever_way_is_no_price(kind):
+    ceiling = hn.Ceiling(cost_usd=1.0, price=refusing(kind))
+    run = hn.Agent(script(say("ok")), ceiling=ceiling).start("q", session=False)
+    assert (run.result(10).text, run.result().cost_usd) == ("ok", None)
+    assert [event.what.part for event in run.events if event.what.kind == "degraded"] == ["price"]
+
+
+@pytest.mark.parametrize("kind", [Speechless, SystemExit, Nothing])
+def test_a_guards_store_that_fails_in_whatever_way_is_ignored_visibly(kind):
+    class Store:
+        read = write = refusing(kind)
+
+    run = hn.Agent(script(say("ok")), guard=hn.RateGuard(store=Store())).start("q", session=False)
+    assert run.result(10).text == "ok"
+    assert {event.what.part for event in run.events if event.what.kind == "degraded"} == {"guard"}
+
+
+def test_a_provider_whose_exception_has_no_words_is_replaced_by_the_next_one():
+    result = answering(Speechless(), fallback=[script(say("here"))]).run("q", session=False)
+    assert (result.text, result.fallbacks) == ("here", 1)
+
+
+def test_a_policy_whose_exception_has_no_words_still_leaves_a_whole_record():
+    class Broken(hn.Refund):
+        def allows(self, reason, refunds):
+            raise Speechless
+
+    agent = hn.Agent(
+        script(call("free"), say("ok")), tools=[hn.tool(free=True, name="free")(lambda: 1)], refund=Broken()
+    )
+    run = agent.start("q", session=False)
+    assert run.wait(10)
+    assert run.events[-1].what.exit_reason == "internal_error"
+    with pytest.raises(Speechless):
+        run.result()
+
+
+# ------------------------------------------------------------------------------------- values of tools
+
+
+class Slow:
+    """Takes its time to say what it is."""
+
+    def __repr__(self):
+        time.sleep(20)
+        return "slow"
+
+
+class Drawn:
+    """Takes its time to be drawn."""
+
+    def _repr_png_(self):
+        time.sleep(20)
+        return b"png"
+
+
+def dripping():
+    """Gives one thing, and nothing more for long."""
+    yield 1
+    time.sleep(20)
+
+
+@pytest.mark.parametrize("make", [Slow, Drawn, dripping])
+def test_a_value_that_takes_long_to_be_shown_does_not_hold_up_an_interrupt(make):
+    shown = threading.Event()
+
+    def slow():
+        shown.set()
+        return make()
+
+    run = hn.Agent(script(call("slow"), say("never")), tools=[hn.tool(name="slow")(slow)]).start("q", session=False)
+    assert shown.wait(10)
+    time.sleep(0.1)
+    run.interrupt()
+    assert run.wait(10)
+    assert run.result().exit_reason == "interrupted_by_user"
+    assert "effect is unknown" in run.result().messages[2].text
+
+
+def test_a_value_that_takes_long_to_be_shown_is_given_up_with_its_call():
+    tool = hn.tool(name="slow", timeout=0.1)(lambda n=0: Slow())
+    result = hn.Agent(script(call("slow"), say("on")), tools=[tool]).run("q", session=False)
+    assert (result.text, result.messages[2].text[:25]) == ("on", "[The call was given up af")
+
+
+def test_iterators_without_end_are_read_in_part():
+    tools = [hn.tool(name="count")(lambda n=0: itertools.count(n))]
+    result = hn.Agent(script(call("count"), say("enough")), tools=tools).run("q", session=False)
+    assert result.text == "enough"
+    assert "[0, 1, 2" in result.messages[2].text
+    assert '999999, "…"]' in result.messages[2].text
+
+
+def test_generators_give_what_they_yield_and_fail_as_what_they_raise():
+    async def later():
+        """Yields."""
+        yield 1
+        yield 2
+
+    def breaking():
+        """Yields, then breaks."""
+        yield 1
+        raise ValueError("no more")
+
+    result = hn.Agent(script(call("later"), call("breaking"), say("ok")), tools=[later, breaking]).run(
+        "q", session=False
+    )
+    assert result.messages[2].text == "[1, 2]"
+    assert "ValueError: no more" in result.messages[4].text

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import textwrap
 import time
+from pathlib import Path
 
 import pytest
 
 import hermes_nb as hn
 from hermes_nb.logbook import GuardFile
-from hermes_nb.testing import no_waiting
+from hermes_nb.testing import no_waiting, script
+from hermes_nb.testing import say as scripted
 from tests.support.server import Server, always, say, status
 
 GENUINE = {"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "120s"}
@@ -172,6 +175,16 @@ def test_a_damaged_file_is_told_of_and_replaced(home, content):
 
     assert [event.what.part for event in told if event.what.kind == "degraded"] == ["guard"]
     assert len(json.loads((home / "rate_limits.json").read_text())) == 1
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, Path.mkdir, lambda path: path.symlink_to("/dev/full")])
+def test_what_stands_in_the_files_place_is_told_of_and_keeps_no_turn_from_asking(home, make):
+    home.mkdir(exist_ok=True)
+    make(home / "rate_limits.json")
+    turn = hn.Agent(script(scripted("ok"))).start("q", session=False)
+    assert turn.wait(10)
+    assert turn.result().text == "ok"
+    assert {event.what.part for event in turn.events if event.what.kind == "degraded"} == {"guard"}
 
 
 def test_a_file_that_cannot_be_written_is_told_of_and_this_process_remembers(home):

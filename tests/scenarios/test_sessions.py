@@ -363,6 +363,38 @@ def test_another_process_is_refused_while_the_session_is_busy(place):
     assert len(hn.Session(place, id="talk").turns) == 2
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are not forked here")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_process_forked_during_a_turn_takes_nothing_from_it(place):
+    """The fork writes turns of its own to the same file; what the parent has open and unwritten stays the parent's."""
+    session = hn.Session(place, id="parent's")
+    agent(say("before")).run("q", session=session)
+    with Server(http.stall()) as server:
+        run = asked(server).start("still at it", session=session)
+        server.wait_for(1)
+        child = os.fork()
+        if child == 0:
+            os._exit(_in_the_fork(place))
+        _, status = os.waitpid(child, 0)
+        run.interrupt()
+        run.result(20)
+
+    assert os.waitstatus_to_exitcode(status) == 0
+    assert [turn.exit_reason for turn in session.turns] == ["completed", "interrupted_by_user"]
+    assert [m.text for m in hn.Session(place, id="fork's").messages] == ["q", "child"]
+
+
+def _in_the_fork(place) -> int:
+    """What the forked process does; 0 if all is well."""
+    try:
+        with pytest.raises(hn.RunInProgress):
+            agent(say("never")).run("q", session=hn.Session(place, id="parent's"))
+        run = agent(say("child")).start("q", session=hn.Session(place, id="fork's"))
+        return 0 if run.wait(10) and run.result().completed else 1
+    except BaseException:  # noqa: BLE001  the fork must end here, whatever happens
+        return 2
+
+
 def test_many_sessions_write_to_one_file_from_many_threads(place):
     runs = [
         agent(call("population", city="Lyon"), say("ok")).start("q", session=hn.Session(place, id=f"talk-{number}"))

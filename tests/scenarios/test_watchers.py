@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+
+import pytest
+
 import hermes_nb as hn
 from hermes_nb.testing import call, say, script
-from tests.support.scripts import agent, run
+from hermes_nb.turn.recorder import Recorder
+from hermes_nb.vocabulary import events
+from tests.support.scripts import Speechless, agent, run
 
 # ---------------------------------------------------------------------------------------- sinks
 
@@ -39,6 +45,55 @@ def test_a_watcher_that_raises_costs_no_other_watcher_and_no_event(caplog):
 
     assert [event.seq for event in (*before, *told)] == list(range(1, len(before) + len(told) + 1))
     assert caplog.text.count("is told nothing more") == 1
+
+
+@pytest.mark.parametrize("odd", [Speechless, KeyboardInterrupt, SystemExit, GeneratorExit, asyncio.CancelledError])
+@pytest.mark.parametrize("place", [0, 1, 7])
+def test_whatever_a_sink_raises_the_others_are_told_the_whole_turn(odd, place, tmp_path):
+    told, session = [], hn.Session(tmp_path / "book.db")
+
+    def broken(event):
+        if event.seq > place:
+            raise odd
+
+    result = run(agent(call("population", city="Lyon"), say("ok")), sinks=[broken, told.append], session=session)
+
+    assert result.completed
+    assert [event.seq for event in told] == list(range(1, len(told) + 1))
+    assert (told[-1].phase, told[-1].what.kind) == ("ended", "turn")
+    assert [turn.exit_reason for turn in session.turns] == ["completed"]
+
+
+def test_control_c_while_the_main_thread_tells_the_sinks_reaches_it_and_costs_no_event():
+    told = []
+
+    def pressed(event):
+        if event.seq == 1:
+            raise KeyboardInterrupt
+
+    recorder = Recorder("turn", "talk", [pressed, told.append])
+    with pytest.raises(KeyboardInterrupt), recorder.scope(events.Turn("a", "p", "m", "q")):
+        pass  # it is never come to
+    recorder.tell(events.Paused("paused"))
+
+    assert [(event.seq, event.phase) for event in told] == [(1, "started"), (2, "ended"), (3, "point")]
+    assert recorder.failed_sinks == 0
+
+
+@pytest.mark.parametrize("odd", [Speechless, SystemExit, GeneratorExit])
+def test_a_watcher_that_leaves_in_an_odd_way_takes_no_other_along(odd):
+    turn = agent(say("ok")).start("q", session=False, paused=True)
+    told = []
+
+    def broken(event):
+        raise odd
+
+    turn.subscribe(broken)
+    before = turn.subscribe(told.append)
+    turn.resume()
+    assert turn.result().completed
+    assert [event.seq for event in (*before, *told)] == list(range(1, len(before) + len(told) + 1))
+    assert turn.events[-1].phase == "ended"
 
 
 # ---------------------------------------------------------------------------------------- keys

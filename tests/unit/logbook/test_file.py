@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import os
 import sqlite3
 import stat
 import subprocess
@@ -162,6 +163,12 @@ def test_what_is_no_logbook_is_named_and_not_touched(path, kind):
     troubles = write_a_turn(Logbook(path), "turn-2")
     assert len(troubles) == 1
     assert path.read_bytes() == before
+
+
+def test_a_pipe_in_the_logbooks_place_is_named_and_not_waited_for(path):
+    os.mkfifo(path)
+    with pytest.raises(UnreadableTrace, match="pipe"):
+        Logbook(path).messages("talk")
 
 
 # ---------------------------------------------------------------------------------------- trouble

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 import pytest
 
 import hermes_nb as hn
@@ -30,6 +32,32 @@ def test_the_smallest_value_is_taken_and_anything_below_is_refused(policy, name,
     below = tuple(value - 1 for value in smallest) if isinstance(smallest, tuple) else smallest - 1
     with pytest.raises(ConfigurationError):
         policy(**{name: below})
+
+
+NUMBERS = [
+    (policy, field.name)
+    for policy in (hn.Retry, hn.Compression, hn.Refund, hn.Ceiling, hn.Guardrails, hn.RateGuard, hn.BudgetNotice)
+    for field in fields(policy)
+    if field.type.startswith(("int", "float", "Bounds"))
+]
+
+
+@pytest.mark.parametrize("value", ["5", float("nan"), [], b"5", True, 10**400], ids=lambda value: f"{value!r:.5}")
+@pytest.mark.parametrize(("policy", "name"), NUMBERS, ids=lambda value: getattr(value, "__name__", value))
+def test_what_is_no_number_is_refused_by_name_and_at_once(policy, name, value):
+    with pytest.raises(ConfigurationError, match=name):
+        policy(**{name: value})
+
+
+@pytest.mark.parametrize("value", [5, (1,), (1, 2, 3), (1, "2"), (1, float("nan"))])
+def test_bounds_of_guardrails_are_pairs(value):
+    with pytest.raises(ConfigurationError, match="repeats is a pair"):
+        hn.Guardrails(repeats=value)
+
+
+def test_a_window_without_end_is_refused():
+    with pytest.raises(ConfigurationError, match="context_window"):
+        hn.Compression(context_window=INFINITE)
 
 
 @pytest.mark.parametrize("name", ["threshold", "tail_share"])

@@ -183,6 +183,36 @@ def test_files_of_any_name_come_back(project, checkpoints, name):
     assert Path(path).read_bytes() == b"before"
 
 
+def test_files_and_directories_that_took_each_others_places_come_back(project, checkpoints):
+    before = files(project)
+    checkpoints.snapshot("turn", 1)
+    (project / "a.txt").unlink()
+    (project / "a.txt").mkdir()
+    (project / "a.txt" / "inside").write_text("new")
+    (project / "sub" / "b.bin").unlink()
+    (project / "sub").rmdir()
+    (project / "sub").write_text("a file now")
+    checkpoints.snapshot("turn", 2)
+    after = files(project)
+    checkpoints.restore("turn", 1)
+    assert files(project) == before
+    checkpoints.restore("turn", 2)
+    assert files(project) == after
+
+
+def test_what_was_ignored_is_left_alone_also_when_a_tool_has_changed_the_rules(project, checkpoints):
+    (project / ".gitignore").write_text("data/\n")
+    (project / "data").mkdir()
+    (project / "data" / "measured").write_text("for weeks")
+    before = files(project)
+    checkpoints.snapshot("turn", 1)
+    (project / ".gitignore").unlink()
+    (project / "new").write_text("new")
+    restored = checkpoints.restore("turn", 1)
+    assert files(project) == before
+    assert sorted(restored.changed) == [".gitignore", "new"]
+
+
 def test_a_store_inside_the_directory_does_not_save_itself(project):
     mine = Checkpoints(project, store=project / "data")
     mine.snapshot("turn", 1)
