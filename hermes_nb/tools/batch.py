@@ -79,7 +79,7 @@ class Batch:
         self.slots = [Slot(index, call, box.find(call.name)) for index, call in enumerate(calls)]
         self.stopped_by: BaseException | None = None
         self._on_result = on_result
-        self._given = 0
+        self._given, self._room = 0, box.batch_limit
         self._lands = anyio.current_time() + context.time_left
         self._deadline = min(anyio.current_time() + box.batch_timeout, self._lands)
 
@@ -182,35 +182,34 @@ class Batch:
 
     def _hand_over(self) -> None:
         """Give the results that are next in order, as far as the batch's limit can be foreseen."""
-        while self._given < len(self.slots):
-            slot = self.slots[self._given]
-            if slot.result is None or not self._may_be_given(slot.result):
-                return
-            self._give(slot.result)
-
-    def _may_be_given(self, result: ToolResult) -> bool:
-        """Whether the batch's limit will let this result stand, whatever the open calls return."""
-        if all(slot.result for slot in self.slots):
+        complete = all(slot.result for slot in reversed(self.slots))  # as a rule the last one is answered last
+        if complete:
             self._shrink()
-            return True
-        open_calls = len(self.slots) - self._given
-        return results.size(result.content) * open_calls <= self._room()
+        while self._given < len(self.slots):
+            result = self.slots[self._given].result
+            if result is None or not (complete or self._will_fit(result)):
+                return
+            self._give(result)
 
-    def _room(self) -> int:
-        given = (slot.result for slot in self.slots[: self._given])
-        return self.box.batch_limit - sum(results.size(result.content) for result in given if result)
+    def _will_fit(self, result: ToolResult) -> bool:
+        """Whether the batch's limit will let this result stand, whatever the open calls return."""
+        return results.size(result.content) * (len(self.slots) - self._given) <= self._room
 
     def _shrink(self) -> None:
         """Cut the largest results that are not given yet, until all of them fit."""
-        open_slots = [slot for slot in self.slots[self._given :] if slot.result]
-        for slot in sorted(open_slots, key=lambda slot: -_size(slot)):
-            if sum(map(_size, open_slots)) <= self._room() or _size(slot) <= 2 * results.PREVIEW:
+        open_slots = self.slots[self._given :]
+        excess = sum(map(_size, open_slots)) - self._room
+        for slot in sorted(open_slots, key=_size, reverse=True):
+            size = _size(slot)
+            if excess <= 0 or size <= 2 * results.PREVIEW:
                 return
             if slot.result:
                 slot.result = self._shortened(slot.result, results.PREVIEW)
+            excess -= size - _size(slot)
 
     def _give(self, result: ToolResult) -> None:
         self._given += 1
+        self._room -= results.size(result.content)
         self._on_result(result)
 
     def settle(self) -> None:

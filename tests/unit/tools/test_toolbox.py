@@ -16,6 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from hermes_nb.tools import results
 from hermes_nb.tools.context import ToolContext, ToolFailed
 from hermes_nb.tools.definition import ToolOptions, tool
 from hermes_nb.tools.toolbox import Toolbox
@@ -611,6 +612,14 @@ def test_every_call_is_answered_exactly_once_in_order_whenever_it_is_interrupted
 
 
 # --------------------------------------------------------------------------------------------- sizes
+
+
+def test_many_small_results_are_measured_a_few_times_each(monkeypatch):
+    measured, size = [], results.size
+    monkeypatch.setattr(results, "size", lambda content: measured.append(1) or size(content))
+    batch = run_batch([tool(name="one")(lambda n=0: n)], *[ask("one", f"c{n}", n=n) for n in range(300)])
+    assert batch.texts == [str(n) for n in range(300)]
+    assert len(measured) < 300 * 10
 
 
 def sized(**sizes: int):
