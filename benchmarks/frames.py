@@ -228,13 +228,17 @@ def show(line):
     )
 
 
+def _clock(spans):
+    clock = time.perf_counter()
+    ours(spans)
+    return time.perf_counter() - clock
+
+
 def peers(interpreters, count):
     """Print the peers that the interpreters have, each beside our frame of as many spans."""
     gc.collect()
     spans = make(count)
-    clock = time.perf_counter()
-    ours(spans)
-    mine = (time.perf_counter() - clock) / count * 1e6
+    mine = statistics.median(_clock(spans) for _ in range(5)) / count * 1e6
     for peer in PEERS:
         for interpreter in interpreters:
             program = [interpreter, str(Path(__file__).with_name("frames_peers.py")), peer, str(count)]
