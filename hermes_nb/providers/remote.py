@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, cast
 from urllib.parse import urlsplit
 
@@ -108,7 +107,7 @@ class RemoteProvider:
         """The request parameters that were given."""
         return dict(self.request_parameters)
 
-    @cached_property
+    @property
     def address(self) -> tuple[str, int | None]:
         """Host and port of the server."""
         at = urlsplit(self.base_url)
