@@ -191,15 +191,16 @@ def test_refreshes_are_capped_per_turn_whatever_the_server_does():
     assert next(count) == credentials.REFRESHES_PER_TURN
 
 
-def test_a_refresh_that_fails_rotates_and_shows_no_key(caplog):
+@pytest.mark.parametrize("kind", [RuntimeError, SystemExit])
+def test_a_refresh_that_fails_rotates_and_shows_no_key(caplog, kind):
     def broken(key):
-        raise RuntimeError(key)
+        raise kind(key)
 
     pool = CredentialPool(["key-secret", "b"], refresh=broken)
     with caplog.at_level(logging.WARNING), Server(by_key(**{"key-secret": status(401), "b": say("hi")})) as server:
         renewed, reply = turn(chat(server, api_key=pool))
     assert (renewed, reply.text) == (["rotated"], "hi")
-    assert "RuntimeError" in caplog.text
+    assert kind.__name__ in caplog.text
     assert "key-secret" not in caplog.text
 
 

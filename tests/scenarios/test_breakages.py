@@ -6,14 +6,15 @@ import asyncio
 import itertools
 import threading
 import time
+from contextlib import asynccontextmanager
 
 import anyio
 import pytest
 
 import hermes_nb as hn
-from hermes_nb.testing import call, say, script
+from hermes_nb.testing import call, fails, say, script
 from hermes_nb.vocabulary.messages import Message, ToolCall
-from tests.support.scripts import Speechless
+from tests.support.scripts import Speechless, Wrapped
 
 
 @hn.tool
@@ -346,3 +347,19 @@ def test_generators_give_what_they_yield_and_fail_as_what_they_raise():
     )
     assert result.messages[2].text == "[1, 2]"
     assert "ValueError: no more" in result.messages[4].text
+
+
+@pytest.mark.parametrize("kind", [Speechless, SystemExit])
+def test_a_provider_that_fails_to_renew_its_key_is_replaced_by_the_next_one(kind):
+    class Keyed(Wrapped):
+        @asynccontextmanager
+        async def connect(self):
+            async with self._inner.connect() as connection:
+                yield Unrenewable(connection)
+
+    class Unrenewable(Wrapped):
+        async def renew(self, failure):
+            raise kind
+
+    result = hn.Agent([Keyed(script(fails("auth"))), script(say("here"), name="next")]).run("q", session=False)
+    assert (result.text, result.fallbacks) == ("here", 1)
