@@ -65,7 +65,7 @@ def test_a_kill_at_any_moment_leaves_every_ended_span_on_disk(tmp_path):
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1,
     )  # fmt: skip
     moments = random.Random(7)
-    lost, ended, torn = 0, 0, 0
+    lost, ended = 0, 0
     try:
         for number in range(MOMENTS):
             path = tmp_path / f"{number}.jsonl"
@@ -81,8 +81,8 @@ def test_a_kill_at_any_moment_leaves_every_ended_span_on_disk(tmp_path):
             for line in lines:
                 try:
                     (span,) = json.loads(line)["resourceSpans"][0]["scopeSpans"][0]["spans"]
-                except ValueError:
-                    torn += 1
+                except ValueError:  # the kernel may stop a write between two pages
+                    assert line is lines[-1]
                 else:
                     written.add(span["spanId"])
                     names.append(span["name"])
@@ -99,7 +99,7 @@ def test_a_kill_at_any_moment_leaves_every_ended_span_on_disk(tmp_path):
         process.stdout.close()
 
     assert ended >= MOMENTS
-    assert (lost, torn) == (0, 0)
+    assert lost == 0
 
 
 TURN = """
