@@ -26,7 +26,7 @@ logger = logging.getLogger("hermes_nb")
 
 
 class Lines:
-    """A file that takes whole lines: each in one write, so that processes may share it and a kill tears the last at most.
+    """A file that takes whole lines: each in one write, so that processes may share it and a kill tears one at most.
 
     Args:
         path: The file; made, with its folders, if it is not there.
