@@ -49,6 +49,7 @@ class Store:
         self.lock = threading.RLock()
         self.writers: dict[str, TurnWriter] = {}
         self._connections: list[sqlite3.Connection] = []
+        self._file: tuple[int, int] | None = None
         self._next_try = 0.0
         self.later = Later(_flushing(weakref.ref(self)))
         self._finalizer = weakref.finalize(self, _close, self._connections)
@@ -99,6 +100,10 @@ class Store:
         if writer.obstacle is not None and (obstacle := writer.obstacle()):
             writer.behind = True
             return self._kept(obstacle)
+        if self._connections and self._file != _identity(self.path):
+            self._begin_again()
+            if writer.given_up:
+                return f"{self.path} was removed or replaced while it was in use; this turn is not kept any more"
         try:
             with self.transaction() as db:
                 row = writer.write(db)
@@ -131,6 +136,7 @@ class Store:
         with self.lock:
             if not self._connections:
                 self._connections.append(open_for_writing(self.path))
+                self._file = _identity(self.path)
             db = self._connections[0]
             db.execute("BEGIN IMMEDIATE")
             try:
@@ -149,6 +155,13 @@ class Store:
                 for writer in self.writers.values()
                 if writer.waiting and writer.conversation_id == conversation_id and not writer.begun.parent_turn_id
             ]
+
+    def _begin_again(self) -> None:
+        """The file was removed or replaced: the turns that began in it are given up, later ones go to the new one."""
+        _close(self._connections)
+        for writer in self.writers.values():
+            if writer.row is not None:
+                writer.give_up()
 
     def _fail(self) -> None:
         """Close what may be broken, wait a little, and keep no more than a bounded number of ended turns."""
@@ -198,6 +211,15 @@ _parents: list[sqlite3.Connection] = []
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=Store.after_fork)
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Which file a path leads to now; None for none."""
+    try:
+        status = os.stat(path)  # noqa: PTH116  before each writing: three times as fast
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
 
 
 def _flushing(store: weakref.ref[Store]) -> Callable[[], None]:

@@ -210,6 +210,34 @@ def test_a_locked_file_does_not_stop_a_turn_at_every_step(path):
     other.close()
 
 
+@pytest.mark.parametrize("replaced", [False, True])
+def test_a_file_that_is_removed_while_it_is_in_use_is_told_of_and_the_next_turn_has_a_new_one(path, replaced):
+    logbook = Logbook(path)
+    troubles: list[str] = []
+    with telling(logbook.sink(troubles.append)) as turn:
+        turn.ask(text="Many.")
+        for file in path.parent.glob(f"{path.name}*"):
+            file.unlink()
+        if replaced:
+            write_a_turn(Logbook(path.with_name("other.db")), "turn-0", conversation_id="other")
+            path.with_name("other.db").rename(path)
+        turn.ask(text="Really many.")
+
+    assert len(troubles) == 1
+    assert "removed or replaced" in troubles[0]
+    assert write_a_turn(logbook, "turn-2") == []
+    assert [turn.id for turn in Logbook(path).turns()] == (["turn-0", "turn-2"] if replaced else ["turn-2"])
+    assert len(Logbook(path).messages("talk")) == 2
+
+
+def test_a_file_that_is_removed_between_two_turns_is_made_again(path):
+    logbook = Logbook(path)
+    write_a_turn(logbook)
+    path.unlink()
+    assert write_a_turn(logbook, "turn-2") == []
+    assert [turn.id for turn in Logbook(path).turns()] == ["turn-2"]
+
+
 def test_what_could_not_be_written_is_still_the_conversation(tmp_path, no_pause):
     place = tmp_path / "no-directory"
     place.write_text("a file where the directory should be")
