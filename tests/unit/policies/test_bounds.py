@@ -23,6 +23,7 @@ SMALLEST = [
     (hn.RateGuard, "cooling", 0), (hn.Guardrails, "invalid_batches", 1), (hn.Guardrails, "same_call", (1, 1)),
     (hn.Compression, "passes", 0), (hn.Compression, "protect_first", 0), (hn.Compression, "protect_last", 0),
     (hn.Compression, "minimum", 0), (hn.Compression, "cooldown", 0), (hn.Compression, "context_window", 256),
+    (hn.Delegation, "depth", 0), (hn.Delegation, "at_once", 1), (hn.Ceiling, "landing", 0),
 ]  # fmt: skip
 
 
@@ -134,3 +135,9 @@ def test_an_answer_that_may_be_long_already_is_asked_for_with_no_less():
     assert tally.max_tokens == 1
     tally.lower_cap(1_000)
     assert tally.max_tokens == 936
+
+
+def test_a_task_is_handed_on_while_a_level_is_left():
+    assert hn.Delegation(depth=1).refusal() == ""
+    assert "no sub-agents" in hn.Delegation(depth=0).refusal()
+    assert hn.Delegation(depth=3).below(hn.Delegation(depth=2)).depth == 1
