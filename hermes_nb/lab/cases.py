@@ -58,8 +58,8 @@ def cases_of(
     Raises:
         ConfigurationError: A prompt is blank, or a setting cannot work.
     """
-    if repeats < 1:
-        msg = f"repeats is 1 or more, not {repeats!r}"
+    if not isinstance(repeats, int) or repeats < 1:
+        msg = f"repeats is a whole number, 1 or more, not {repeats!r}"
         raise ConfigurationError(msg)
     made, met, variants = [], Counter[str](), _Variants()
     for agent, row, chosen in _combined(agents, prompts, vary):
@@ -72,6 +72,9 @@ def cases_of(
         for repeat in range(1, repeats + 1):
             case_id = blake2b(f"{key}{met[key]}/{repeat}".encode("utf-8", "replace"), digest_size=8).hexdigest()
             made.append(Case(case_id, prompt, variant, shown, labels, repeat, _seed(seed, prompt, repeat)))
+    if not made:
+        msg = "a sweep needs at least one prompt, and one value for each setting that is varied"
+        raise ConfigurationError(msg)
     return made
 
 
@@ -155,8 +158,7 @@ def _unique(named: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
 
 def label_of(value: Any) -> Any:
     """How a setting's value stands in a column: a number or a short text that the next kernel finds again."""
-    if hasattr(value, "item") and not is_provider(value):
-        value = value.item()  # a number of numpy's
+    value = _plain(value)
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if is_provider(value):
@@ -216,7 +218,8 @@ def _whole(value: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    return value.item() if hasattr(value, "item") and not is_provider(value) else value
+    """A number or an array of numpy's as Python has it."""
+    return value.tolist() if hasattr(value, "tolist") and not is_provider(value) else value
 
 
 def _seed(seed: int | None, prompt: Content, repeat: int) -> int:

@@ -70,7 +70,7 @@ class Recording:
             if not isinstance(event.what, PASSING):
                 turns.setdefault(event.turn_id, []).append(event)
         own = turns.pop(turn_id, [])
-        if not own or not isinstance(own[0].what, events.Turn):
+        if not any(isinstance(event.what, events.Turn) for event in own):
             msg = f"nothing is recorded of turn {turn_id}"
             raise ReplayMismatch(msg)
         return cls(turn_id, tuple(own), {turn: tuple(below) for turn, below in turns.items()}, history)
@@ -89,9 +89,7 @@ class Recording:
     @property
     def turn(self) -> events.Turn:
         """The turn itself."""
-        turn = self.ends[self.told[0].scope]
-        assert isinstance(turn, events.Turn)
-        return turn
+        return next(what for what in self.ends.values() if isinstance(what, events.Turn))
 
     @property
     def system(self) -> str:

@@ -131,6 +131,7 @@ class Replay(Run):
 
     def begin(self, steer: str | None, until: int | None) -> None:
         """Start; a steer is queued when the fork's iteration ends."""
+        self.tape.begin()
         if steer is not None and until:
             self._steer = until, steer
         elif steer is not None:
@@ -159,6 +160,14 @@ def _check(recording: Recording, until: int | None, agent: Agent | None, tools: 
     Raises:
         ConfigurationError: Says what does not fit, and what would.
     """
+    point = recording.turn.replay_until
+    if point is not None and (until is None or until > point):
+        msg = (
+            f"turn {recording.turn_id} is a fork: from iteration {point + 1} on it is another agent's, whose settings "
+            "are not recorded; "
+            f"fork it with until=0 to {point}, or replay the turn that it comes from, {recording.turn.replay_of}"
+        )
+        raise ConfigurationError(msg)
     if until is None:
         if forks:
             msg = "steer= and edit= need until=, the iteration after which the turn is forked"

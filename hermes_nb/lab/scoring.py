@@ -35,11 +35,11 @@ def scored(score: Scorer | None, result: TurnResult, case: Case) -> dict[str, An
         return {"score": None}
     try:
         value = _judged(score, result, case) if isinstance(score, Agent) else _called(score, result, case)
+        if isinstance(value, Mapping):
+            return {"score": None} | {f"score_{name}": _number(one) for name, one in value.items()}
+        return {"score": _number(value)}
     except Exception as error:  # noqa: BLE001  a score that cannot be given loses no turn
         return {"score": None, "score_error": f"{type(error).__name__}: {error}"}
-    if isinstance(value, Mapping):
-        return {"score": None} | {f"score_{name}": _number(one) for name, one in value.items()}
-    return {"score": _number(value)}
 
 
 def _called(score: Callable[..., Any], result: TurnResult, case: Case) -> Any:

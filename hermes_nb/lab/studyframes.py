@@ -10,7 +10,7 @@ from hermes_nb.vocabulary.failures import ConfigurationError
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
     import pandas as pd
@@ -46,7 +46,7 @@ class StudyFrames:
         self._known = {case.id: about(case) for case in cases}
         self._columns = [*dict.fromkeys(name for known in self._known.values() for name in known)]
         self._axes = [*dict.fromkeys(name for case in cases for name in case.settings)]
-        _check_names(self._columns)
+        _check_labels({name for case in cases for name in case.labels})
 
     @property
     def settings(self) -> list[str]:
@@ -219,12 +219,12 @@ class StudyFrames:
         return compare_setting(self.turns_df(), setting, self._columns, measure, baseline)
 
 
-def _check_names(columns: Sequence[str]) -> None:
+def _check_labels(labels: Iterable[str]) -> None:
     """Refuse labels that would stand in the place of a column of the study.
 
     Raises:
         ConfigurationError: There is one.
     """
-    if taken := [name for name in columns if name in FIXED]:
+    if taken := sorted({"case_id", "repeat", "seed", *FIXED} & set(labels)):
         msg = f"a study has a column {taken[0]!r} of its own; rename that column of your cases"
         raise ConfigurationError(msg)

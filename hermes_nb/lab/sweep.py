@@ -67,8 +67,8 @@ def sweep(  # noqa: PLR0913  one argument for each question, all but two by keyw
     Raises:
         ConfigurationError: A prompt, a setting or a path cannot work; said before anything runs.
     """
-    if parallel < 1:
-        msg = f"parallel is 1 or more, not {parallel!r}"
+    if not isinstance(parallel, int) or parallel < 1:
+        msg = f"parallel is a whole number, 1 or more, not {parallel!r}"
         raise ConfigurationError(msg)
     _check_concurrency(concurrency)
     cases = cases_of(agent, prompts, vary or {}, repeats, seed)

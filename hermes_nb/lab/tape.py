@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -62,6 +63,7 @@ class Tape:
         self.played = False
         self._exchanges = list(_exchanges(recording))
         self._waits = list(_waits(recording))
+        self._early = list(takewhile(is_deed, recording.told))
         self._asked = self._waited = self._told = 0
 
     # ------------------------------------------------------------------------------------- the model
@@ -129,13 +131,18 @@ class Tape:
 
     # ------------------------------------------------------------------------------------- from outside
 
+    def begin(self) -> None:
+        """Steer and interrupt as was done before the turn began."""
+        for event in self._early:
+            self._do(event.what)
+
     def __call__(self, event: Event) -> None:
         """A sink: counts what the turn tells, and steers and interrupts where that was done."""
         if event.turn_id != self.run.turn_id or isinstance(event.what, PASSING) or self.played:
             return
         self._told += 1
         self.played = self._told >= len(self.recording.told)
-        if not self.played and is_deed(deed := self.recording.told[self._told]):
+        if not self.played and self._told > len(self._early) and is_deed(deed := self.recording.told[self._told]):
             self._do(deed.what)
 
     def _do(self, deed: Any) -> None:

@@ -107,7 +107,7 @@ def dumps(value: Any) -> str:
 
     try:
         return to_json(value, inf_nan_mode="strings", bytes_mode="base64", fallback=repr).decode()
-    except (ValueError, RecursionError):  # lone surrogates, circles, depths
+    except Exception:  # noqa: BLE001  lone surrogates, circles, depths, and objects that break the encoder
         return json.dumps(_bearable(value))
 
 
@@ -125,7 +125,7 @@ def _bearable(value: Any, depth: int = 0) -> Any:
 
     try:
         return to_jsonable_python(value, inf_nan_mode="strings", bytes_mode="base64", fallback=repr)
-    except (ValueError, RecursionError):
+    except Exception:  # noqa: BLE001  the rest of the event is to be kept
         return f"<{type(value).__name__} that JSON cannot hold>"
 
 

@@ -14,7 +14,7 @@ from hermes_nb.lab.replay import replay
 from hermes_nb.providers.scripted import Say
 from hermes_nb.testing import no_waiting, say, script, span_tree
 from hermes_nb.vocabulary.messages import ToolCall
-from tests.support.anything import TOOLS, count, deeds, failures, finishes, ids, outside
+from tests.support.anything import TOOLS, count, deeds, do, failures, finishes, ids, outside
 
 helper = hn.Agent(script(Say(calls=(ToolCall("", "count", "{}"),)), say("helped"), each_turn=True), tools=[count])
 WITH_HELPER = [*TOOLS, helper.as_tool(name="helper", budget=3)]
@@ -46,6 +46,9 @@ def played(chain, budget, deeds, window, session=False) -> hn.Run:
     with no_waiting():
         run = agent.start("Go on.", session=session, sinks=[outside(ready, deeds, [])], paused=True)
         ready.set_result(run)
+        for moment, deed in deeds:
+            if moment == 0:  # before the turn begins, mostly
+                do(run, deed, "note 0")
         run.resume()
         run.wait(60)
     return run
@@ -76,7 +79,11 @@ def check_that_it_is_again(again: hn.Run, run: hn.Run) -> None:
     assert (result.usage, result.budget) == (original.usage, original.budget)
     assert result.pending_steer == original.pending_steer
     assert budget_frame(again) == budget_frame(run)
-    assert again.events[0].what.replay_of == run.turn_id
+    assert turn_of(again).replay_of == run.turn_id
+
+
+def turn_of(run: hn.Run):
+    return next(event.what for event in run.events if event.what.kind == "turn")
 
 
 turns = {
@@ -119,7 +126,7 @@ def test_a_fork_agrees_with_the_turn_up_to_its_point(chain, budget, deeds, windo
         assert result.text.endswith("forked")
         assert told(fork, until) == told(run, until)
         assert result.iterations == until + 1
-        assert (fork.events[0].what.replay_of, fork.events[0].what.replay_until) == (run.turn_id, until)
+        assert (turn_of(fork).replay_of, turn_of(fork).replay_until) == (run.turn_id, until)
         own = [event for event in fork.events if event.turn_id == fork.turn_id and event.iteration > until]
         live = [event.what for event in own if event.what.kind == "chat"]
         assert {(chat.provider, chat.model) for chat in live} == {("live", "other")}

@@ -11,6 +11,7 @@ import threading
 import time
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -107,14 +108,17 @@ def test_failures_are_rows_and_so_are_bugs(tmp_path):
 def test_what_cannot_work_is_said_before_anything_runs(tmp_path):
     for wrong in (
         {"prompts": [" "]},
-        {"prompts": []} | {"parallel": 0},
+        {"prompts": []},
+        {"prompts": ["q"], "parallel": 0},
+        {"prompts": ["q"], "parallel": 2.5},
         {"prompts": ["q"], "concurrency": {"a": 0}},
         {"prompts": ["q"], "vary": {"budgget": [1]}},
     ):
         with pytest.raises(hn.ConfigurationError):
             hn.sweep(agent(), **wrong, path=tmp_path / "s.db")
-    with pytest.raises(hn.ConfigurationError, match="rename"):
-        hn.sweep(agent(), [{"prompt": "q", "score": 1}], path=tmp_path / "s.db")
+    for taken in ("score", "case_id", "repeat", "seed"):
+        with pytest.raises(hn.ConfigurationError, match="rename"):
+            hn.sweep(agent(), [{"prompt": "q", taken: 1}], path=tmp_path / "s.db")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -144,6 +148,27 @@ def test_an_agent_is_the_judge_and_a_judge_without_a_number_is_told_of(tmp_path)
     assert list(good.turns_df().score) == [0.75]
     assert "no number" in bad.turns_df().score_error[0]
     assert bad.turns_df().completed.all()
+
+
+@pytest.mark.parametrize("value", [[1, 2], object(), {"a": [1]}], ids=["a list", "an object", "a list in a dict"])
+def test_a_score_that_is_no_number_is_told_of_and_the_turn_counts(tmp_path, value):
+    study = swept(agent(), ["q"], path=tmp_path / "s.db", score=lambda result: value)
+
+    assert study.turns_df().completed.all()
+    assert "float" in study.turns_df().score_error[0]
+    again = swept(agent(), ["q"], path=tmp_path / "s.db", score=lambda result: value)
+    assert again.progress["resumed"] == 1
+
+
+def test_labels_and_texts_of_any_kind_are_kept(tmp_path):
+    """Arrays, dates that are missing, and lone halves of letters, which no column of text can hold."""
+    cases = [{"prompt": "\ud800 a", "numbers": np.array([1, 2]), "when": pd.NaT}]
+    study = swept(agent(say("\udfff b")), cases, path=tmp_path / "s.db")
+
+    frame = study.turns_df()
+    assert (frame.prompt[0], frame.text[0]) == ("? a", "? b")
+    assert frame.numbers[0] == [1, 2]
+    assert ended(tmp_path / "s.db") == study.cases
 
 
 def test_partial_results_can_be_looked_at_and_stop_ends_all(tmp_path):

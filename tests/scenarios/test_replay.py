@@ -112,6 +112,32 @@ def test_an_interrupted_turn_is_replayed_with_what_it_had():
     assert span_tree(again.trace) == span_tree(run.trace)
 
 
+@pytest.mark.parametrize("kept", [False, True])
+def test_what_was_said_before_the_turn_began_is_said_again_in_its_order(tmp_path, kept):
+    session = hn.Session(tmp_path / "turns.db") if kept else False
+    run = agent(call("population", city="Lyon"), say("done")).start("q", session=session, paused=True)
+    run.steer("first")
+    run.steer("second")
+    run.resume()
+    original = run.result()
+    again = hn.replay(run.turn_id, logbook=session.logbook.path) if kept else hn.replay(run)
+
+    assert again.result().messages == original.messages
+    assert [message.text for message in original.messages[3:5]] == ["first", "second"]
+    assert span_tree(again.trace) == span_tree(run.trace)
+    assert hn.save_dataset(session if kept else run, tmp_path / "turns.jsonl") == 1
+
+
+def test_a_turn_that_was_interrupted_before_it_began_is_replayed():
+    run = agent(say("done")).start("q", session=False, paused=True)
+    run.interrupt()
+    original, again = run.result(), hn.replay(run)
+
+    assert again.result().messages == original.messages
+    assert again.result().exit_reason == original.exit_reason
+    assert span_tree(again.trace) == span_tree(run.trace)
+
+
 def test_a_compressor_and_a_price_of_the_users_are_played_from_the_record():
     def shorten(messages):
         return [messages[0], Message("assistant", "In short: much was read.")]
@@ -297,6 +323,18 @@ def test_a_fork_of_a_run_goes_on_with_its_own_agent():
 
     assert fork.result().iterations == 4
     assert runs == ["Lyon", "Lille"], "live from iteration 2: the script begins anew"
+
+
+def test_a_fork_says_how_far_it_can_be_played_itself():
+    run = two_rounds()
+    fork = hn.replay(run, until=1, agent=agent(call("population", city="Lille"), say("forked")))
+    fork.result()
+
+    with pytest.raises(hn.ConfigurationError, match=f"is a fork.*until=0 to 1.*{run.turn_id}"):
+        hn.replay(fork)
+    with pytest.raises(hn.ConfigurationError, match="is a fork"):
+        hn.replay(fork, until=2)
+    assert hn.replay(fork, until=1, agent=agent(call("population", city="Lille"), say("anew"))).result().text == "anew"
 
 
 def test_a_fork_with_an_edited_result():

@@ -47,7 +47,7 @@ failures = st.builds(
     fails, st.sampled_from(list(FailureReason)), retry_after=st.sampled_from([None, 0.0, 5.0, 9_999.0]),
     times=st.integers(1, 4), limit=st.sampled_from([None, 3_000, 100]),
 )  # fmt: skip
-deeds = st.lists(st.tuples(st.integers(1, 120), st.sampled_from(["steer", "interrupt", "boundary"])), max_size=3)
+deeds = st.lists(st.tuples(st.integers(0, 120), st.sampled_from(["steer", "interrupt", "boundary"])), max_size=3)
 
 
 def outside(run: Future[hn.Run], deeds, told: list[hn.Event]):
@@ -56,10 +56,15 @@ def outside(run: Future[hn.Run], deeds, told: list[hn.Event]):
 
     def sink(event: hn.Event) -> None:
         told.append(event)
-        deed = todo.pop(len(told), None)
-        if deed == "steer":
-            run.result().steer(f"note {len(told)}")
-        elif deed:
-            run.result().interrupt(when="now" if deed == "interrupt" else "boundary")
+        if deed := todo.pop(len(told), None):
+            do(run.result(), deed, f"note {len(told)}")
 
     return sink
+
+
+def do(run: hn.Run, deed: str, note: str) -> None:
+    """Steer or interrupt a turn."""
+    if deed == "steer":
+        run.steer(note)
+    else:
+        run.interrupt(when="now" if deed == "interrupt" else "boundary")

@@ -24,7 +24,7 @@ def shorten(messages):
 
 
 @given(
-    prompts=st.lists(st.text(min_size=1).filter(str.strip), max_size=5),
+    prompts=st.lists(st.text(min_size=1).filter(str.strip), min_size=1, max_size=5),
     budgets=st.lists(st.integers(1, 9), min_size=1, max_size=4),
     repeats=st.integers(1, 3),
 )
@@ -104,6 +104,9 @@ def test_seeds_are_equal_for_all_settings_of_a_prompt_and_repeat():
         {"prompts": ["q"], "agents": []},
         {"prompts": ["q"], "agents": {"a": "openai:x"}},
         {"prompts": ["q"], "repeats": 0},
+        {"prompts": ["q"], "repeats": 2.0},
+        {"prompts": []},
+        {"prompts": ["q"], "vary": {"budget": []}},
     ],
 )
 def test_what_is_no_case_is_refused(wrong):

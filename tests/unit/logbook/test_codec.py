@@ -9,6 +9,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import get_args
 
+import pandas as pd
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -103,6 +104,13 @@ def test_every_event_comes_back_as_it_was_told(turn, plan):
         assert list(logbook.events("turn")) == told
 
 
+class Unsayable:
+    """An object of a user's that breaks whoever wants to write it down."""
+
+    def __repr__(self) -> str:
+        raise ZeroDivisionError
+
+
 def test_what_json_cannot_hold_becomes_a_text():
     circle: list[object] = []
     circle.append(circle)
@@ -110,6 +118,7 @@ def test_what_json_cannot_hold_becomes_a_text():
     for _ in range(5_000):
         deep = [deep]
     hostile = [circle, deep, object(), float("nan"), b"\xff", {5: {1, 2}}, {(1, 2): 3}, "\ud800", len]
+    hostile += [{"when": pd.NaT}, Unsayable()]
 
     kept = [json.loads(dumps([value]), parse_constant=pytest.fail) for value in hostile]
 
