@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from hermes_nb.lab.recording import recording_of
+from hermes_nb.lab.trajectories import Trajectory
 from hermes_nb.vocabulary.failures import ConfigurationError
 from hermes_nb.vocabulary.messages import Message, ToolCall
 
@@ -38,8 +40,10 @@ def to_inspect(agent: Agent) -> Any:
 
     async def execute(state: AgentState) -> AgentState:
         *before, last = (_ours(message) for message in state.messages)
-        result = await agent.start(last.content, history=before, session=False, metadata={"framework": "inspect_ai"})
-        state.messages += [_theirs(message) for message in result.messages[_known(before) + 1 :]]
+        run = agent.start(last.content, history=before, session=False, metadata={"framework": "inspect_ai"})
+        result = await run
+        said = Trajectory.of(recording_of(run)).messages  # whole, also where the history was compressed
+        state.messages += [_theirs(message) for message in said[_known(before) + 1 :]]
         state.output = _output(result)
         return state
 

@@ -57,3 +57,30 @@ def test_a_task_of_theirs_scores_our_turns(tmp_path):
         "provider_failed",
     ]
     assert log.samples[0].output.usage.input_tokens > 0
+
+
+@pytest.mark.skipif(not HERE, reason="inspect_ai is not installed")
+@pytest.mark.filterwarnings("default")
+def test_a_sample_shows_all_that_was_said_also_where_the_history_was_compressed(tmp_path):
+    from inspect_ai import Task
+    from inspect_ai import eval as evaluate
+    from inspect_ai.dataset import Sample
+
+    @hn.tool
+    def read(page: int) -> str:
+        """A page."""
+        return f"page {page} " * 3_000
+
+    def shorten(messages):
+        return [messages[0], hn.Message("assistant", "In short: much was read.")]
+
+    model = script(call("read", page=1), call("read", page=2), say("done"))
+    compression = hn.Compression(compressor=shorten, context_window=6_000, minimum=500)
+    task = Task(
+        dataset=[Sample(input="Read.")], solver=hn.to_inspect(hn.Agent(model, tools=[read], compression=compression))
+    )
+    (log,) = evaluate(task, model="mockllm/model", log_dir=str(tmp_path), display="none")
+
+    assert log.status == "success", log.error
+    roles = [message.role for message in log.samples[0].messages]
+    assert roles == ["user", "assistant", "tool", "assistant", "tool", "assistant"]
