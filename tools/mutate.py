@@ -41,6 +41,7 @@ TESTS = {
     "policies/guard": ("unit/policies", "scenarios/test_guard.py"),
     "policies/guardrails": ("unit/policies", "unit/tools/test_guardrails.py"),
     "policies/limits": ("unit/policies", "conformance/test_loop_answers.py", "conformance/test_parts_turn.py"),
+    "policies/numbers": ("unit/policies",),
     "policies/prices": ("conformance/test_parts_turn.py",),
     "policies/pruning": ("unit/compression",),
     "policies/recovery": (

@@ -30,6 +30,10 @@ good = st.sampled_from(
 scripts = st.lists(st.one_of(good, good, replies, failures), max_size=10)
 
 
+OPENING = 15
+"""Events at the beginning of a turn, and a few steers: told before it waits."""
+
+
 def played(chain, budget, deeds, window, session=False) -> hn.Run:
     models = [
         script(*steps, name=name, model="m", context_window=4_000 if window else None)
@@ -42,6 +46,8 @@ def played(chain, budget, deeds, window, session=False) -> hn.Run:
         compression=hn.Compression(minimum=500),
         guard=hn.RateGuard(shared=False),
     )
+    if any(moment == 0 for moment, _ in deeds):  # those of two threads at one moment have no order
+        deeds = [(moment, deed) for moment, deed in deeds if not 0 < moment <= OPENING]
     ready: Future[hn.Run] = Future()
     with no_waiting():
         run = agent.start("Go on.", session=session, sinks=[outside(ready, deeds, [])], paused=True)
