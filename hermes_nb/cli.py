@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hermes_nb.vocabulary.failures import ConfigurationError, HermesError
+from hermes_nb.vocabulary.failures import ConfigurationError, HermesError, in_words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -134,7 +134,7 @@ def load_function(name: str) -> Any:
     try:
         module = importlib.import_module(module_name)
     except Exception as error:
-        msg = f"the tool {name!r} cannot be loaded ({type(error).__name__}: {error})"
+        msg = f"the tool {name!r} cannot be loaded ({in_words(error)})"
         raise ConfigurationError(msg) from error
     function = getattr(module, attribute, None)
     if function is None:

@@ -13,6 +13,7 @@ from hermes_nb.lab.faults import Faults
 from hermes_nb.lab.scoring import scored
 from hermes_nb.session import Session
 from hermes_nb.turn.attempts import waiting
+from hermes_nb.vocabulary.failures import in_words
 
 if TYPE_CHECKING:
     from hermes_nb.agent import Agent
@@ -186,7 +187,7 @@ COUNTS = ("iterations", "api_calls", "retries", "fallbacks", "compressions", "re
 
 def error_row(case: Case, error: BaseException) -> Row:
     """The row of a case of which no turn came: it is run again when the study is resumed."""
-    return about(case) | {"completed": False, "failed": True, "error": f"{type(error).__name__}: {error}"}
+    return about(case) | {"completed": False, "failed": True, "error": in_words(error)}
 
 
 def about(case: Case) -> Row:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from hermes_nb.lab.casework import is_final, row_of
 from hermes_nb.logbook import Logbook
-from hermes_nb.logbook.codec import scrubbed
 from hermes_nb.turn.result import ExitReason, TurnResult
 from hermes_nb.vocabulary import events
 from hermes_nb.vocabulary.budget import BudgetView
 from hermes_nb.vocabulary.messages import Usage
+from hermes_nb.vocabulary.texts import unicode_only
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -38,7 +38,7 @@ class Journal:
     def add(self, row: Row) -> None:
         """Keep a row; it takes the place of an earlier one of the same case."""
         with self._lock:
-            self._unwritten.append(scrubbed(json.dumps(row, default=repr, ensure_ascii=False)))
+            self._unwritten.append(unicode_only(json.dumps(row, default=repr, ensure_ascii=False)))
             try:
                 self._write()
             except OSError:

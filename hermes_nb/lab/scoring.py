@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from hermes_nb.agent import Agent
+from hermes_nb.vocabulary.failures import in_words
 
 if TYPE_CHECKING:
     from hermes_nb.lab.cases import Case
@@ -39,7 +40,7 @@ def scored(score: Scorer | None, result: TurnResult, case: Case) -> dict[str, An
             return {"score": None} | {f"score_{name}": _number(one) for name, one in value.items()}
         return {"score": _number(value)}
     except Exception as error:  # noqa: BLE001  a score that cannot be given loses no turn
-        return {"score": None, "score_error": f"{type(error).__name__}: {error}"}
+        return {"score": None, "score_error": in_words(error)}
 
 
 def _called(score: Callable[..., Any], result: TurnResult, case: Case) -> Any:

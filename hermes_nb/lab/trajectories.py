@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from hermes_nb.vocabulary import events
+from hermes_nb.vocabulary.growing import common_length
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -91,7 +92,7 @@ def _said(recording: Recording) -> tuple[Message, ...]:
             current.append(event.what.message)
         elif isinstance(event.what, events.HistoryReplaced):
             if not _is_compression(recording, event):
-                same = _common(current, event.what.messages)
+                same = common_length(current, event.what.messages)
                 del everything[len(everything) - (len(current) - same) :]
                 everything += event.what.messages[same:]
             current = list(event.what.messages)
@@ -101,16 +102,6 @@ def _said(recording: Recording) -> tuple[Message, ...]:
 def _is_compression(recording: Recording, event: events.Event) -> bool:
     around = (event.scope, *recording.around(event.scope))
     return any(isinstance(recording.ends.get(scope), events.Compression) for scope in around)
-
-
-def _common(one: Sequence[Message], other: Sequence[Message]) -> int:
-    """How many messages are the same at the beginning."""
-    number = 0
-    for a, b in zip(one, other, strict=False):
-        if a != b:
-            break
-        number += 1
-    return number
 
 
 # ------------------------------------------------------------------------------------------- forms

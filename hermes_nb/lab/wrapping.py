@@ -29,7 +29,7 @@ def with_models(agent: Agent, wrap: Callable[[Provider], Provider]) -> Agent:
 class WrappedProvider:
     """A provider that is the one inside in all but how it connects.
 
-    The properties are spelled out: Python 3.12 and newer find nothing else when they check for a protocol.
+    The properties are spelled out, for type checkers see no others.
     """
 
     inner: Provider

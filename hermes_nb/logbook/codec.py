@@ -132,11 +132,6 @@ def _bearable(value: Any, depth: int = 0) -> Any:
 _DEEP = 100
 
 
-def scrubbed(text: str) -> str:
-    """The text with lone surrogates replaced, so that a column of text can hold it."""
-    return text.encode("utf-8", "replace").decode()
-
-
 # ------------------------------------------------------------------------------------------- decoding
 
 

@@ -16,6 +16,7 @@ from hermes_nb.logbook import codec
 from hermes_nb.logbook.reading import Reader
 from hermes_nb.logbook.records import Found
 from hermes_nb.vocabulary.failures import ConfigurationError, TraceError
+from hermes_nb.vocabulary.texts import unicode_only
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -40,7 +41,7 @@ def search(store: Store, text: str, conversation_id: str | None, limit: int) -> 
     Raises:
         ConfigurationError: There is no word in the text.
     """
-    words = re.findall(r'"([^"]+)"|(\S+)', codec.scrubbed(text).replace("\0", " "))
+    words = re.findall(r'"([^"]+)"|(\S+)', unicode_only(text).replace("\0", " "))
     terms = [quoted or plain for quoted, plain in words]
     if not terms:
         msg = f"a search needs a word to look for, not {text!r}"
@@ -74,7 +75,7 @@ def _index_some(store: Store) -> bool:
         )
         db.executemany(
             "INSERT INTO message_texts (rowid, text) VALUES (?, ?)",
-            [(row, codec.scrubbed(searchable(codec.message(reader.loads(data))))) for row, data in rows],
+            [(row, unicode_only(searchable(codec.message(reader.loads(data))))) for row, data in rows],
         )
         return len(rows) == BATCH
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hermes_nb.logbook.codec import SHAPES, Encoder, dumps, scrubbed
+from hermes_nb.logbook.codec import SHAPES, Encoder, dumps
 from hermes_nb.logbook.records import Row
 from hermes_nb.logbook.schema import TURN
 from hermes_nb.vocabulary import events
+from hermes_nb.vocabulary.growing import common_length
 from hermes_nb.vocabulary.messages import Message
 from hermes_nb.vocabulary.process import run_id
+from hermes_nb.vocabulary.texts import unicode_only
 
 if TYPE_CHECKING:
     import sqlite3
@@ -131,7 +133,7 @@ class TurnWriter:
     def _chat(self, chat: events.Chat) -> dict[str, Any]:
         """A chat: its messages as the difference to those of the chat before, its tools kept apart."""
         data = self._encoder.differences(chat, without=_SENT)
-        same = _common(self._sent, chat.messages)
+        same = common_length(self._sent, chat.messages)
         self._sent = chat.messages
         data["sent"] = [same, [self._reference(message) for message in chat.messages[same:]]]
         if chat.tools:
@@ -205,7 +207,7 @@ class TurnWriter:
             " replay_of, run_id, started_at)"
             " SELECT ?, id, ?, ?, ?, ?, ?, ?, ?, ?, ?, ? FROM conversations WHERE name = ?"
             " ON CONFLICT (name) DO NOTHING",  # a word that comes after the end of the turn
-            (self.turn_id, turn.number, scrubbed(turn.agent), scrubbed(turn.provider), scrubbed(turn.model),
+            (self.turn_id, turn.number, unicode_only(turn.agent), unicode_only(turn.provider), unicode_only(turn.model),
              _title(turn.prompt), turn.parent_turn_id, turn.previous_turn_id, turn.replay_of, run_id(), self.begun_at,
              name),
         )  # fmt: skip
@@ -223,12 +225,12 @@ class TurnWriter:
         for identity, text in self.prompts:
             db.execute(
                 "INSERT INTO prompts (conversation, turn, identity, text) VALUES (?, ?, ?, ?)",
-                (conversation, turn, scrubbed(identity), dumps(text)),
+                (conversation, turn, unicode_only(identity), dumps(text)),
             )
         if self.ended_at is not None:
             db.execute(
                 "UPDATE turns SET ended_at = ?, exit_reason = ?, failed = ?, detail = ? WHERE id = ?",
-                (self.ended_at, self.begun.exit_reason, self.begun.failed, scrubbed(self.begun.detail), turn),
+                (self.ended_at, self.begun.exit_reason, self.begun.failed, unicode_only(self.begun.detail), turn),
             )
 
     def saved(self, row: int) -> None:
@@ -251,16 +253,4 @@ class TurnWriter:
 
 def _title(prompt: Content) -> str:
     """The prompt for lists of turns; the whole one is in the messages."""
-    return scrubbed(Message("user", prompt).text[:TITLE])
-
-
-def _common(one: tuple[Message, ...], other: tuple[Message, ...]) -> int:
-    """How many messages at the beginning are the same."""
-    if one == other[: len(one)]:
-        return len(one)
-    count = 0
-    for a, b in zip(one, other, strict=False):
-        if a is not b and a != b:
-            break
-        count += 1
-    return count
+    return unicode_only(Message("user", prompt).text[:TITLE])

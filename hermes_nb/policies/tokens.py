@@ -13,6 +13,8 @@ import json
 import string
 from typing import TYPE_CHECKING
 
+from hermes_nb.vocabulary.growing import Growing
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
@@ -72,7 +74,7 @@ class TokenMeter:
         self._messages: dict[int, tuple[Message, int]] = {}
         self._tools: dict[ToolSpec, int] = {}
         self._system = ("", 0)
-        self._history: tuple[tuple[Message, ...], int] = ((), 0)
+        self._growing, self._history = Growing(), 0
 
     def message(self, message: Message) -> int:
         """Tokens of one message."""
@@ -87,13 +89,9 @@ class TokenMeter:
 
     def history(self, messages: Sequence[Message]) -> int:
         """Tokens of a conversation; what has only grown since the last time is counted on."""
-        messages = tuple(messages)
-        before, tokens = self._history
-        if messages[: len(before)] != before:
-            before, tokens = (), 0
-        tokens += self.messages(messages[len(before) :])
-        self._history = (messages, tokens)
-        return tokens
+        goes_on, new = self._growing.look(tuple(messages))
+        self._history = (self._history if goes_on else 0) + self.messages(new)
+        return self._history
 
     def keep(self, messages: Iterable[Message]) -> None:
         """Forget all messages but these: the others have left the history."""

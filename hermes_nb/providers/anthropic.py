@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hermes_nb.providers.anthropic_assembly import MessageAssembly
-from hermes_nb.providers.encoding import Fragments, to_json
+from hermes_nb.providers.encoding import Fragments, Tools, to_json
 from hermes_nb.providers.endpoints import ENDPOINTS, known_at
 from hermes_nb.providers.http import timeouts_of
 from hermes_nb.providers.remote import RemoteProvider
@@ -108,6 +108,7 @@ class MessagesDialect:
         host, port = provider.address
         self._origin = f"{provider.name}@{host}:{port}"
         self._fragments = Fragments(self._blocks)
+        self._tools = Tools(_tool)
         self._mark = _MARK if provider.cache else b"}"
         self._send_thinking = True
 
@@ -122,7 +123,7 @@ class MessagesDialect:
     def encode(self, request: ModelRequest, *, stream: bool) -> bytes:
         """The body: parameters, then tools, system prompt and messages, in the order in which the server caches."""
         parts = [to_json({"model": self._provider.model, **self._parameters(request, stream=stream)})[:-1]]
-        parts += self._tools(request)
+        parts += self._told_tools(request)
         if system := self._fragments.joined(m for m in request.messages if m.role == "system"):
             parts.append(b',"system":[' + system[:-1] + self._mark + b"]")
         parts.append(b',"messages":[' + self._turns(request.messages) + b"]}")
@@ -138,16 +139,15 @@ class MessagesDialect:
             parameters.pop("tool_choice", None)
         return parameters | ({"stream": True} if stream else {})
 
-    def _tools(self, request: ModelRequest) -> list[bytes]:
+    def _told_tools(self, request: ModelRequest) -> list[bytes]:
         """The tools. A history with calls needs them also where no call is wanted: then they are forbidden."""
-        tools = [_tool(spec) for spec in request.tools]
-        if not tools:
-            used = dict.fromkeys(_name(call.name) for message in request.messages for call in message.tool_calls)
-            tools = [{"name": name, "input_schema": {"type": "object"}} for name in used]
-        if not tools:
-            return []
-        forbidden = request.tool_choice == "none" or not request.tools
-        return [b',"tools":' + to_json(tools), b',"tool_choice":{"type":"none"}' if forbidden else b""]
+        forbidden = b',"tool_choice":{"type":"none"}'
+        if request.tools:
+            told = self._tools.json(request.tools)
+            return [b',"tools":' + told, forbidden if request.tool_choice == "none" else b""]
+        used = dict.fromkeys(_name(call.name) for message in request.messages for call in message.tool_calls)
+        known = [{"name": name, "input_schema": {"type": "object"}} for name in used]
+        return [b',"tools":' + to_json(known), forbidden] if known else []
 
     def _turns(self, messages: Iterable[Message]) -> bytes:
         """The messages; neighbours of one role become one message, as the API wants them to alternate."""

@@ -6,11 +6,12 @@ import json
 import secrets
 from typing import TYPE_CHECKING
 
-from hermes_nb.providers.failures import error_within, malformed
-from hermes_nb.providers.pieces import Pieces, clean
+from hermes_nb.providers.failures import event_of, malformed
+from hermes_nb.providers.pieces import Pieces
 from hermes_nb.providers.usage import read_usage, widest
 from hermes_nb.vocabulary.failures import ProviderError
 from hermes_nb.vocabulary.messages import Message, Reply, ToolCall
+from hermes_nb.vocabulary.texts import mended
 
 if TYPE_CHECKING:
     from hermes_nb.providers.base import OnText
@@ -44,7 +45,7 @@ class _Block:
     def arguments(self, *, complete: bool) -> str:
         """The input of a call as JSON text; empty where a cut call has none yet."""
         if self.json:
-            return clean("".join(self.json))
+            return mended("".join(self.json))
         given = self.fields.get("input")
         return json.dumps(given) if given or complete else ""
 
@@ -52,10 +53,10 @@ class _Block:
         """A thinking block that can go back: whole and signed, or sealed."""
         if self.kind == "redacted_thinking":
             sealed = self.fields.get("data")
-            return {"type": self.kind, "data": clean(sealed)} if isinstance(sealed, str) else None
+            return {"type": self.kind, "data": mended(sealed)} if isinstance(sealed, str) else None
         if self.kind != "thinking" or not self.signature:
             return None
-        return {"type": "thinking", "thinking": str(self.text), "signature": clean(self.signature)}
+        return {"type": "thinking", "thinking": str(self.text), "signature": mended(self.signature)}
 
 
 class MessageAssembly:
@@ -84,20 +85,18 @@ class MessageAssembly:
         Raises:
             ProviderError: The event is an error.
         """
-        if not isinstance(data, dict):
+        if (event := event_of(data, name)) is None:
             return False
-        if failure := error_within(data, name):
-            raise ProviderError(failure)
-        self._count(data)
-        match data.get("type"):
+        self._count(event)
+        match event.get("type"):
             case "message_start":
-                self._head(data.get("message"))
+                self._head(event.get("message"))
             case "content_block_start":
-                return self._begin(data.get("index"), data.get("content_block"))
+                return self._begin(event.get("index"), event.get("content_block"))
             case "content_block_delta":
-                return self._grow(data.get("index"), data.get("delta"))
+                return self._grow(event.get("index"), event.get("delta"))
             case "message_delta":
-                return self._end(data.get("delta"))
+                return self._end(event.get("delta"))
             case "message_stop":
                 self.done()
         return False
@@ -108,9 +107,8 @@ class MessageAssembly:
         Raises:
             ProviderError: It is an error, or no reply.
         """
-        if isinstance(body, dict) and (failure := error_within(body)):
-            raise ProviderError(failure)
-        content = body.get("content") if isinstance(body, dict) else None
+        reply = event_of(body)
+        content = None if reply is None else reply.get("content")
         if not isinstance(content, list):
             raise ProviderError(malformed("the reply has no content"))
         self._head(body)
@@ -200,7 +198,7 @@ class MessageAssembly:
             if not isinstance(identity, str) or not identity or identity in taken:
                 identity = f"toolu_{secrets.token_hex(12)}"
             taken.add(identity)
-            calls.append(ToolCall(identity, clean(name.strip()), block.arguments(complete=self.finished)))
+            calls.append(ToolCall(identity, mended(name.strip()), block.arguments(complete=self.finished)))
         return tuple(calls)
 
     def reply(self) -> Reply:

@@ -10,8 +10,8 @@ import json
 import secrets
 from typing import TYPE_CHECKING
 
-from hermes_nb.providers.pieces import clean
 from hermes_nb.vocabulary.messages import ToolCall
+from hermes_nb.vocabulary.texts import mended
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -140,8 +140,8 @@ class Calls:
         for slot in named:
             identity = slot.id if slot.id and slot.id not in taken else f"call_{secrets.token_hex(12)}"
             taken.add(identity)
-            arguments = clean(slot.text)
-            calls.append(ToolCall(identity, clean(slot.name.strip()), arguments or ("{}" if complete else "")))
+            arguments = mended(slot.text)
+            calls.append(ToolCall(identity, mended(slot.name.strip()), arguments or ("{}" if complete else "")))
         return tuple(calls), [slot.extra for slot in named]
 
 

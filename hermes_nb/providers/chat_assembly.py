@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hermes_nb.providers.calls import Calls
-from hermes_nb.providers.failures import error_within, malformed
+from hermes_nb.providers.failures import event_of, malformed
 from hermes_nb.providers.pieces import Pieces, cleaned
 from hermes_nb.providers.usage import read_usage, widest
 from hermes_nb.vocabulary.failures import Failure, FailureReason, ProviderError
@@ -76,11 +76,9 @@ class ChatAssembly:
         Raises:
             ProviderError: The event is an error.
         """
-        if not isinstance(data, dict):
+        if (event := event_of(data, name)) is None:
             return False
-        if failure := error_within(data, name):
-            raise ProviderError(failure)
-        choice = self._head(data)
+        choice = self._head(event)
         if choice is None:
             return False
         delta = choice.get("delta")
@@ -98,11 +96,9 @@ class ChatAssembly:
         Raises:
             ProviderError: It is an error, or no reply.
         """
-        if not isinstance(body, dict):
+        if (reply := event_of(body)) is None:
             raise ProviderError(malformed(f"the reply is {type(body).__name__}, not an object"))
-        if failure := error_within(body):
-            raise ProviderError(failure)
-        choice = self._head(body)
+        choice = self._head(reply)
         if choice is None:
             raise ProviderError(malformed("the reply has no choices"))
         message = choice.get("message") or choice.get("delta")

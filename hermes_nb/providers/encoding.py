@@ -6,10 +6,12 @@ import json
 import math
 from typing import TYPE_CHECKING, Any
 
+from hermes_nb.vocabulary.growing import Growing
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from hermes_nb.vocabulary.messages import Message
+    from hermes_nb.vocabulary.messages import Message, ToolSpec
 
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str, allow_nan=False).encode
 
@@ -41,17 +43,13 @@ class Fragments:
     def __init__(self, encode: Callable[[Message], bytes]) -> None:
         self._encode = encode
         self._known: dict[int, tuple[Message, bytes]] = {}
-        self._sent: tuple[tuple[Message, ...], bytes] = ((), b"")
+        self._growing, self._inside = Growing(), b""
 
     def history(self, messages: tuple[Message, ...]) -> bytes:
         """A conversation as the inside of a JSON array; what has only grown since the last time is only joined on."""
-        before, inside = self._sent
-        if messages[: len(before)] != before:
-            before, inside = (), b""
-        new = self.joined(messages[len(before) :])
-        inside = b",".join(filter(None, (inside, new)))
-        self._sent = (messages, inside)
-        return inside
+        goes_on, new = self._growing.look(messages)
+        self._inside = b",".join(filter(None, (self._inside if goes_on else b"", self.joined(new))))
+        return self._inside
 
     def joined(self, messages: Iterable[Message]) -> bytes:
         """The messages as the inside of a JSON array; those that give nothing are left out."""
@@ -65,10 +63,29 @@ class Fragments:
     def clear(self) -> None:
         """Forget everything: messages are written differently from now on."""
         self._known.clear()
-        self._sent = ((), b"")
+        self._growing = Growing()
+        self._inside = b""
 
     def _one(self, message: Message) -> bytes:
         known = self._known.get(id(message))
         if known is None:
             known = self._known[id(message)] = (message, self._encode(message))
         return known[1]
+
+
+class Tools:
+    """The JSON of tools, written again only when they are others.
+
+    Args:
+        told: What the API is told of one tool.
+    """
+
+    def __init__(self, told: Callable[[ToolSpec], Any]) -> None:
+        self._told = told
+        self._last: tuple[tuple[ToolSpec, ...], bytes] = ((), b"[]")
+
+    def json(self, tools: tuple[ToolSpec, ...]) -> bytes:
+        """A JSON array."""
+        if self._last[0] != tools:
+            self._last = (tools, to_json(list(map(self._told, tools))))
+        return self._last[1]

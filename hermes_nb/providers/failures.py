@@ -13,7 +13,7 @@ from hermes_nb.providers.error_bodies import LONGEST_MESSAGE, ErrorBody, merged,
 from hermes_nb.providers.limits import stated
 from hermes_nb.providers.signs import reason_of
 from hermes_nb.providers.waits import limited_for, retry_after
-from hermes_nb.vocabulary.failures import Failure
+from hermes_nb.vocabulary.failures import Failure, ProviderError
 from hermes_nb.vocabulary.failures import FailureReason as R
 
 if TYPE_CHECKING:
@@ -54,6 +54,19 @@ def error_within(data: dict[str, Json], event: str = "") -> Failure | None:
         body.messages.append("the server reported an error without a message")
     code = next((code for code in body.codes if re.fullmatch(r"[a-z0-9_.]{1,40}", code)), "error")
     return _failure(body.status or 0, {}, body, error_type=code)
+
+
+def event_of(data: Json, name: str = "") -> dict[str, Json] | None:
+    """The object that an event of a stream, or a body, is; None if it is none.
+
+    Raises:
+        ProviderError: It is an error.
+    """
+    if not isinstance(data, dict):
+        return None
+    if failure := error_within(data, name):
+        raise ProviderError(failure)
+    return data
 
 
 def _is_error(data: dict[str, Json], event: str) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hermes_nb.providers.chat_assembly import ChatAssembly
-from hermes_nb.providers.encoding import Fragments, to_json
+from hermes_nb.providers.encoding import Fragments, Tools, to_json
 from hermes_nb.providers.endpoints import ENDPOINTS, known_at
 from hermes_nb.providers.http import timeouts_of
 from hermes_nb.providers.remote import RemoteProvider
@@ -103,7 +103,7 @@ class ChatDialect:
         host, port = provider.address
         self._origin = f"{provider.name}@{host}:{port}"
         self._fragments = Fragments(self._message)
-        self._tools: tuple[tuple[ToolSpec, ...], bytes] = ((), b"")
+        self._tools = Tools(_function)
         self._send_reasoning = provider.send_reasoning
         self._dropped: set[str] = set()
         official = host == "api.openai.com" and _REASONING_MODELS.match(provider.model)
@@ -124,7 +124,7 @@ class ChatDialect:
         head = to_json({"model": self._provider.model, **self._parameters(request, stream=stream)})
         parts = [head[:-1]]
         if request.tools and request.tool_choice != "none":
-            parts.append(b',"tools":' + self._encoded_tools(request.tools))
+            parts.append(b',"tools":' + self._tools.json(request.tools))
         parts.append(b',"messages":[' + self._fragments.history(request.messages) + b"]}")
         self._fragments.forget(request.messages)
         return b"".join(parts)
@@ -144,11 +144,6 @@ class ChatDialect:
         if stream:
             parameters |= {"stream": True, "stream_options": {"include_usage": True}}
         return {key: value for key, value in parameters.items() if key not in self._dropped}
-
-    def _encoded_tools(self, tools: tuple[ToolSpec, ...]) -> bytes:
-        if self._tools[0] != tools:
-            self._tools = (tools, to_json(list(map(_function, tools))))
-        return self._tools[1]
 
     def _message(self, message: Message) -> bytes:
         content: Any = message.content if isinstance(message.content, str) else list(message.content)

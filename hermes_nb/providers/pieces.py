@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
-_SURROGATE = re.compile("[\ud800-\udfff]")
+from hermes_nb.vocabulary.texts import mended
 
 
 class Pieces:
@@ -23,28 +22,21 @@ class Pieces:
             piece, self._held = self._held + piece, ""
             if "\ud800" <= piece[-1] <= "\udbff":
                 piece, self._held = piece[:-1], piece[-1]
-            piece = clean(piece)
+            piece = mended(piece)
         self._parts.append(piece)
         return piece
 
     def __str__(self) -> str:
-        return "".join(self._parts) + clean(self._held)
+        return "".join(self._parts) + mended(self._held)
 
     def __bool__(self) -> bool:
         return bool(self._parts)
 
 
-def clean(text: str) -> str:
-    """Join surrogate pairs; replace what stays alone."""
-    if text.isascii() or not _SURROGATE.search(text):
-        return text
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-
-
 def cleaned(value: Any) -> Any:
-    """The same for all texts in a value of JSON, which is to go back as it came."""
+    """A value of JSON, which is to go back as it came, with all its texts mended."""
     if isinstance(value, str):
-        return clean(value)
+        return mended(value)
     if isinstance(value, dict):
-        return {clean(key): cleaned(item) for key, item in value.items()}
+        return {mended(key): cleaned(item) for key, item in value.items()}
     return [cleaned(item) for item in value] if isinstance(value, list) else value

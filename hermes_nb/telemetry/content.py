@@ -13,6 +13,7 @@ from hermes_nb.telemetry import semconv as s
 from hermes_nb.telemetry.rows import FINISH_REASONS
 from hermes_nb.telemetry.values import plain
 from hermes_nb.vocabulary import events
+from hermes_nb.vocabulary.growing import common_length
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -140,14 +141,6 @@ def split_system(messages: Sequence[Message]) -> tuple[str, Sequence[Message]]:
     if messages and messages[0].role == "system":
         return messages[0].text, messages[1:]
     return "", messages
-
-
-def common_length(old: Sequence[Message], new: Sequence[Message]) -> int:
-    """How many messages two histories share at their beginning."""
-    for index, (one, other) in enumerate(zip(old, new, strict=False)):
-        if one is not other and one != other:
-            return index
-    return min(len(old), len(new))
 
 
 def message(what: Message, redact: Redact = str) -> dict[str, Any]:

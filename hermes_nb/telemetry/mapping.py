@@ -12,9 +12,9 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from hermes_nb.telemetry import semconv as s
-from hermes_nb.telemetry.redaction import unicode_only
 from hermes_nb.telemetry.rows import ROWS
 from hermes_nb.vocabulary import events
+from hermes_nb.vocabulary.texts import unicode_only
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,6 +8,7 @@ from dataclasses import fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from hermes_nb.telemetry import semconv
+from hermes_nb.vocabulary.texts import unicode_only
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -174,8 +175,3 @@ def safe_attributes(attributes: dict[str, Any], redact: Callable[[str], str] | N
         elif type(value) is int and not _LEAST <= value <= _MOST:
             attributes[key] = max(_LEAST, min(value, _MOST))
     return attributes
-
-
-def unicode_only(text: str) -> str:
-    """The text with lone surrogates, which no exporter can encode, replaced."""
-    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from hermes_nb.telemetry.redaction import REDACTED, is_secret_name
+from hermes_nb.vocabulary.texts import unicode_only
 
 logger = logging.getLogger("hermes_nb")
 
@@ -39,7 +40,7 @@ def clean_items(values: Mapping[Any, Any], prefix: str = "") -> dict[str, Any]:
         if not isinstance(key, str) or not key.strip():
             bad.append(key)
         elif (shown := _named(key, value)) is not None:
-            out[prefix + key.encode("utf-8", "replace").decode("utf-8")] = shown
+            out[prefix + unicode_only(key)] = shown
     if bad:
         logger.info("left out what has no text as its key: %r", bad)
     return out

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from hermes_nb.tools.context import ToolFailed
 from hermes_nb.tools.definition import ToolOptions
-from hermes_nb.vocabulary.failures import ConfigurationError
+from hermes_nb.vocabulary.failures import ConfigurationError, in_words
 from hermes_nb.vocabulary.messages import ToolSpec
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ class MCP:
         try:
             return await asyncio.wrap_future(under_way)
         except Exception as error:
-            msg = f"the MCP server {self.name!r} failed: {type(error).__name__}: {error}"
+            msg = f"the MCP server {self.name!r} failed: {in_words(error)}"
             raise ToolFailed(msg, type(error).__name__) from error
 
     def _run(self, told: Future[list[Any]]) -> None:
@@ -170,7 +170,7 @@ class MCP:
 def _first_cause(error: BaseException) -> str:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
-    return f"{type(error).__name__}: {error}".rstrip(": ")
+    return in_words(error).rstrip(": ")
 
 
 def _over_stdio(

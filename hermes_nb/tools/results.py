@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from hermes_nb.vocabulary.failures import in_words
 from hermes_nb.vocabulary.messages import is_part
+from hermes_nb.vocabulary.texts import unicode_only
 
 if TYPE_CHECKING:
     from hermes_nb.vocabulary.messages import Content
@@ -70,7 +71,7 @@ def readable(value: object) -> Content:
     JSON; anything else, and anything in the data that JSON does not know, its `repr`.
     """
     if isinstance(value, str):
-        return _clean(value)
+        return unicode_only(value)
     if value is None:
         return "(no result)"
     if not isinstance(value, bool | int | float) and (parts := _parts(value) or _picture(value)):
@@ -81,9 +82,9 @@ def readable(value: object) -> Content:
 
     try:
         data = to_jsonable_python(value, fallback=_as_data, inf_nan_mode="strings", bytes_mode="utf8")
-        return _clean(data if isinstance(data, str) else _to_json(data))
+        return unicode_only(data if isinstance(data, str) else _to_json(data))
     except (PydanticSerializationError, TypeError, ValueError, RecursionError):
-        return _clean(_shown(value))
+        return unicode_only(_shown(value))
 
 
 def _items(values: Iterator[object]) -> list[object]:
@@ -107,7 +108,7 @@ def _parts(value: object) -> tuple[dict[str, Any], ...]:
         return ()
     if not all(is_part(part) and part["type"] in ("text", "image_url") for part in value):
         return ()
-    return tuple({**part, "text": _clean(part["text"])} if "text" in part else dict(part) for part in value)
+    return tuple({**part, "text": unicode_only(part["text"])} if "text" in part else dict(part) for part in value)
 
 
 def _picture(value: object) -> tuple[dict[str, Any], ...]:
@@ -135,15 +136,6 @@ def _shown(value: object) -> str:
         return f"<{type(value).__name__} that cannot be shown: {type(error).__name__}>"
 
 
-def _clean(text: str) -> str:
-    """Without lone surrogates, which no server and no file can take."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-8", "replace").decode()
-    return text
-
-
 # ---------------------------------------------------------------------------------------------- errors
 
 
@@ -163,7 +155,7 @@ def exception_text(error: BaseException) -> str:
         error = error.__cause__  # how Python reports a StopIteration that leaves a coroutine
     frames = [f for f in traceback.extract_tb(error.__traceback__) if Path(f.filename).parent != Path(__file__).parent]
     lines = [f"{Path(f.filename).name}:{f.lineno} in {f.name}: {f.line or ''}".rstrip(": ") for f in frames[-_FRAMES:]]
-    return error_text(f"[TOOL_ERROR] {_clean(in_words(error))}", details="\n".join(lines))
+    return error_text(f"[TOOL_ERROR] {unicode_only(in_words(error))}", details="\n".join(lines))
 
 
 def in_short(content: Content) -> str:

@@ -11,9 +11,10 @@ from pydantic_core import PydanticSerializationError, SchemaSerializer
 from pydantic_core.core_schema import any_schema
 
 from hermes_nb.traces.catalogue import FRAMES
-from hermes_nb.traces.jsons import clean, dumps
+from hermes_nb.traces.jsons import dumps
 from hermes_nb.traces.schema import arrow_schema
 from hermes_nb.traces.values import as_int
+from hermes_nb.vocabulary.texts import unicode_only
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -44,7 +45,7 @@ def array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
         return pa.array(values, kind)
     except (UnicodeEncodeError, OverflowError, pa.ArrowException):
         if kind == TEXT:
-            return pa.array([None if value is None else clean(str(value)) for value in values], kind)
+            return pa.array([None if value is None else unicode_only(str(value)) for value in values], kind)
         return pa.array([None if value is None else as_int(value) for value in values], pa.int64()).cast(kind)
 
 

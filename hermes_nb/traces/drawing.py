@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from hermes_nb.telemetry import semconv as sc
 from hermes_nb.traces import names
-from hermes_nb.traces.jsons import clean
+from hermes_nb.vocabulary.texts import unicode_only
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -127,7 +127,7 @@ def mark(node: Node) -> str:
 
 def one_line(text: str, longest: int = 200) -> str:
     """Text of one line, without control characters."""
-    text = clean(text if len(text) <= longest else text[: longest - 1] + "…")
+    text = unicode_only(text if len(text) <= longest else text[: longest - 1] + "…")
     return "".join(c if c.isprintable() else "\ufffd" for c in text)
 
 

@@ -7,13 +7,15 @@ from typing import Any
 
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
+from hermes_nb.vocabulary.texts import unicode_only
+
 
 def dumps(value: Any) -> str:
     """Strict JSON of anything: NaN and infinities as words, bytes in base64, unknown objects as their text."""
     try:
         return to_json(value, inf_nan_mode="strings", bytes_mode="base64", fallback=str).decode()
     except (PydanticSerializationError, ValueError):
-        return clean(json.dumps(value, ensure_ascii=False, default=str))
+        return unicode_only(json.dumps(value, ensure_ascii=False, default=str))
 
 
 def loads(text: str | bytes) -> Any:
@@ -39,8 +41,3 @@ def loads_mapping(text: str | None) -> dict[str, Any]:
     except ValueError:
         return {}
     return value if isinstance(value, dict) else {}
-
-
-def clean(text: str) -> str:
-    """Text that UTF-8 can hold: lone surrogates become question marks."""
-    return text.encode("utf-8", "replace").decode("utf-8")

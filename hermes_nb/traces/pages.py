@@ -81,7 +81,7 @@ def _bar(span: SpanRow, color: str, first: int, last: int) -> str:
 
 def words(value: Any) -> str:
     """A value of a frame in words: durations and times short, nothing as nothing."""
-    if value is None:
+    if value is None or value != value:  # noqa: PLR0124  pandas' NaT
         return ""
     if isinstance(value, timedelta):
         return duration(value / timedelta(microseconds=1) * 1_000)

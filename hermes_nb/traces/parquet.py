@@ -26,6 +26,7 @@ from hermes_nb.traces.columns import TEXT, conform
 from hermes_nb.traces.readers.report import File
 from hermes_nb.traces.schema import VERSION
 from hermes_nb.traces.table import Builder, Tables, without_words
+from hermes_nb.vocabulary.failures import in_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -171,7 +172,7 @@ def _stored(folder: Path, name: str, file: File, wanted: pa.Array | None, leave_
             one_of = None if wanted is None or "trace_id" not in columns else pc.field("trace_id").isin(wanted)
             found.append(_table(path, columns, one_of))
         except (OSError, pa.ArrowException) as error:
-            file.skip(f"{type(error).__name__}: {error}", str(path))
+            file.skip(in_words(error), str(path))
             continue
         if (schema.metadata or {}).get(b"hermes_nb.schema", VERSION.encode()) != VERSION.encode():
             file.skip("columns that only a newer hermes_nb knows, if there are any", str(path))

@@ -7,7 +7,8 @@ from datetime import UTC, datetime, timedelta
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from hermes_nb.traces.jsons import clean, dumps
+from hermes_nb.traces.jsons import dumps
+from hermes_nb.vocabulary.texts import unicode_only
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Mapping, Sequence
@@ -80,7 +81,7 @@ def as_text(value: Any) -> str | None:
     """Text that UTF-8 can hold; anything but text is written as JSON; None for empty text."""
     if not isinstance(value, str):
         return dumps(value)
-    return value if value.isascii() else clean(value)
+    return unicode_only(value)
 
 
 def as_word(value: Any) -> str | None:

@@ -10,6 +10,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from hermes_nb.vocabulary.messages import Message
+from hermes_nb.vocabulary.texts import mended
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -143,22 +144,13 @@ def clean(message: Message) -> Message:
     """The message without lone surrogates, tool names that no server takes, and arguments that are no JSON object."""
     content = message.content
     if isinstance(content, str):
-        content = scrubbed(content)
+        content = mended(content)
     else:
-        content = tuple({**part, "text": scrubbed(part["text"])} if "text" in part else part for part in content)
-    reasoning, calls = scrubbed(message.reasoning), tuple(map(_clean_call, message.tool_calls))
+        content = tuple({**part, "text": mended(part["text"])} if "text" in part else part for part in content)
+    reasoning, calls = mended(message.reasoning), tuple(map(_clean_call, message.tool_calls))
     if (content, reasoning, calls) == (message.content, message.reasoning, message.tool_calls):
         return message
     return replace(message, content=content, reasoning=reasoning, tool_calls=calls)
-
-
-def scrubbed(text: str) -> str:
-    """The text without lone surrogates, which no server reads; each becomes the replacement character."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return text
 
 
 def _clean_call(call: ToolCall) -> ToolCall:
@@ -176,7 +168,7 @@ def sendable(arguments: str) -> str:
         return constant
 
     value = json.loads(arguments, parse_constant=as_text)
-    return scrubbed(json.dumps(value, ensure_ascii=False) if odd else arguments)
+    return mended(json.dumps(value, ensure_ascii=False) if odd else arguments)
 
 
 def readable(arguments: str) -> bool:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from hermes_nb.vocabulary.events import Scoped
 from hermes_nb.vocabulary.failures import Failure
+from hermes_nb.vocabulary.growing import Growing
 from hermes_nb.vocabulary.messages import Message, Reply, ToolCall
 
 if TYPE_CHECKING:
@@ -37,7 +38,8 @@ class _Redactor:
         self._secrets = secrets
         self._shortest = min(map(len, secrets))
         self._seen: dict[int, tuple[Message, Message]] = {}
-        self._sent: tuple[tuple[Message, ...], tuple[Message, ...]] = ((), ())
+        self._growing, self._untouched = Growing(), True
+        self._sent: tuple[Message, ...] = ()
 
     def __call__(self, what: What) -> What:
         clean: What = self._fields(what)
@@ -71,14 +73,11 @@ class _Redactor:
 
     def _messages(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
         """Each chat tells the conversation so far, at its start and at its end; what is new of it is looked through."""
-        before, clean = self._sent
-        if messages[: len(before)] != before:
-            before = clean = ()
-        new = messages[len(before) :]
+        goes_on, new = self._growing.look(messages)
         found = tuple(map(self._message, new))
-        untouched = clean is before and all(map(operator.is_, found, new))
-        self._sent = (messages, messages if untouched else (*clean, *found))
-        return self._sent[1]
+        self._untouched = (self._untouched or not goes_on) and all(map(operator.is_, found, new))
+        self._sent = messages if self._untouched else (*(self._sent if goes_on else ()), *found)
+        return self._sent
 
     def _message(self, message: Message) -> Message:
         """Each message is looked through once; it never changes."""

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import anywidget
 import traitlets
 
+from hermes_nb.vocabulary.failures import in_words
 from hermes_nb.widgets import assets, wire
 from hermes_nb.widgets.commands import parse
 from hermes_nb.widgets.painter import painter
@@ -171,7 +172,7 @@ class Panel(anywidget.AnyWidget):
         try:
             _DEEDS[command.kind](self._run, command)
         except Exception as error:  # noqa: BLE001  it belongs into the panel, not into the kernel's log
-            problem = f"{type(error).__name__}: {error}"
+            problem = in_words(error)
         else:
             problem = ""
             self._pausing = command.kind == "pause" or (self._pausing and command.kind != "resume")

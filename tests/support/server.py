@@ -201,24 +201,28 @@ class Server:
 
     def _answer(self, sock: socket.socket, request: Received) -> bool:
         """Answer; True when the connection can serve another request."""
+        with contextlib.ExitStack() as under_way:
+            self._count(1)
+            under_way.callback(self._count, -1)
+            try:
+                return _play(sock, resolve(self._next(), request), under_way.close)
+            except ConnectionError:
+                request.disconnected = None if self._stopped else time.monotonic()
+                return False
+            finally:
+                request.answered = time.monotonic()
+                under_way.close()
+                request.over.set()
+
+    def _count(self, change: int) -> None:
         with self._change:
-            self.busy += 1
+            self.busy += change
             self.busiest = max(self.busy, self.busiest)
-        try:
-            return _play(sock, resolve(self._next(), request))
-        except ConnectionError:
-            request.disconnected = None if self._stopped else time.monotonic()
-            return False
-        finally:
-            request.answered = time.monotonic()
-            with self._change:
-                self.busy -= 1
-                self._change.notify_all()
-            request.over.set()
+            self._change.notify_all()
 
 
-def _play(sock: socket.socket, answer: Answer) -> bool:
-    """Send an answer; False when the connection is done for."""
+def _play(sock: socket.socket, answer: Answer, last: Callable[[], None]) -> bool:
+    """Send an answer; False when the connection is done for. `last` is called before the bytes that complete it."""
     _pause(sock, answer.before)
     plain = [move for move in answer.moves if isinstance(move, bytes)]
     if not answer.bare:
@@ -226,12 +230,14 @@ def _play(sock: socket.socket, answer: Answer) -> bool:
         lines = [f"HTTP/1.1 {answer.status} Scripted", *(f"{k}: {v}" for k, v in answer.headers.items()), framing]
         head = "\r\n".join([*lines, "", ""]).encode()
         if not answer.chunked and len(plain) == len(answer.moves):
+            last()
             sock.sendall(head + b"".join(plain))  # in one packet: quick
             return True
         sock.sendall(head)
     if not all(_move(sock, move, chunked=answer.chunked) for move in answer.moves):
         return False
     if answer.chunked:
+        last()
         sock.sendall(b"0\r\n\r\n")
     return True
 

@@ -15,6 +15,7 @@ from hermes_nb.traces import Traces, span_tree
 from hermes_nb.traces.drawing import duration, forest, text_tree, walk
 from hermes_nb.traces.pages import html_tree
 from hermes_nb.traces.rows import SpanRow
+from hermes_nb.traces.table import Builder
 from tests.support.journeys import compressed, eventful, interrupted, plain_trace
 
 
@@ -200,3 +201,11 @@ def test_the_tree_needs_no_pandas_and_no_pyarrow():
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
 
     assert done.stdout.strip() == "[]", done.stderr
+
+
+def test_a_moment_that_pandas_cannot_tell_is_shown_as_nothing():
+    nothing = SpanRow("a" * 32, None, None, "", "INTERNAL", -(2**63), None, "UNSET", None, {"hermes.turn.id": "t"})
+    builder = Builder()
+    builder.add([nothing])
+    page = Traces(builder.build)._repr_html_()
+    assert "NaT" not in page

@@ -11,7 +11,7 @@ from hermes_nb.traces.readers import hermes_db, inspect_logs, logbook, protobuf,
 from hermes_nb.traces.readers.report import File, Report
 from hermes_nb.traces.readers.sources import Opened, is_dataset, name, spread
 from hermes_nb.traces.table import Builder, Tables
-from hermes_nb.vocabulary.failures import UnreadableTrace
+from hermes_nb.vocabulary.failures import UnreadableTrace, in_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -123,7 +123,7 @@ def _counted(rows: Iterator[Row], file: File) -> Iterator[Row]:
             file.rows[_KINDS[type(row).__name__]] += 1
             yield row
     except Exception as error:  # noqa: BLE001  a foreign file may break a reader in any way
-        file.skip(f"{type(error).__name__}: {error}")
+        file.skip(in_words(error))
 
 
 def _rows(source: Any, file: File, selection: Selection) -> Iterator[Row]:
