@@ -42,7 +42,7 @@ class CompressionState:
     Attributes:
         passes: Compressions in this turn.
         window: Tokens that a server stated as its limit; only a statement lowers the window, never a guess.
-        stated_by: The place in the chain of the provider whose server that was.
+        stated_by: The place in the chain of the provider whose server that was; None while no server has.
         ratio: Tokens as the server counts them, for one of the estimate.
         awaiting_usage: A compression was made, and no server has counted the result yet.
         ineffective: Compressions in a row that did not help; only a real prompt below the threshold clears it.
@@ -51,7 +51,7 @@ class CompressionState:
 
     passes: int = 0
     window: int | None = None
-    stated_by: int = 0
+    stated_by: int | None = None
     ratio: float = 1.0
     awaiting_usage: bool = False
     ineffective: int = 0
@@ -315,7 +315,6 @@ def _words(middle: Sequence[Message]) -> list[Message]:
 
 def _fitted(kept: Sequence[Message], meter: TokenMeter, room: float) -> Sequence[Message]:
     """The tail, with results shortened as far as it must be: old ones to a line, then the last ones to their ends."""
-    if meter.messages(kept) <= room:
-        return kept
-    pruned = prune(kept, size=meter.message, room=room, protect=len(groups(kept)[-1]))
+    last = groups(kept)[-1:]
+    pruned = prune(kept, size=meter.message, room=room, protect=sum(map(len, last)))
     return cut_results(pruned, size=meter.message, room=room)

@@ -81,8 +81,8 @@ class RateGuard:
             untils.append(self._cooling.get(identity, 0.0))
         if self.store is not None:
             untils.append(self.store.read().get(identity, 0.0))
-        seconds = max(untils) - self.clock()
-        return seconds if 0 < seconds <= LONGEST else 0.0
+        seconds = max(0.0, max(untils) - self.clock())
+        return seconds if seconds <= LONGEST else 0.0
 
     def record(self, identity: str, failure: Failure) -> None:
         """Remember a limit, if the failure shows a genuine one."""

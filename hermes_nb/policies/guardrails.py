@@ -44,8 +44,7 @@ class GuardrailState:
 
     failed_calls: Counter[_Call] = field(default_factory=Counter)
     failed_tools: Counter[str] = field(default_factory=Counter)
-    last: tuple[_Call, object] | None = None
-    repeats: int = 0
+    last: tuple[_Call, object, int] | None = None  # a success, and how often in a row it came
     open: int = 0
     any_valid: bool = False
     invalid_batches: int = 0
@@ -114,13 +113,14 @@ class Guardrails:
         call = _signature(result.call)
         state.failed_calls.pop(call, None)
         state.failed_tools.pop(result.call.name, None)
-        same = state.last == (call, result.content)
-        state.last, state.repeats = (call, result.content), state.repeats + 1 if same else 1
-        return _verdict(self.repeats, state.repeats, f"{result.call.name} gave the same result for the same arguments")
+        before = state.last
+        repeats = before[2] + 1 if before and before[:2] == (call, result.content) else 1
+        state.last = (call, result.content, repeats)
+        return _verdict(self.repeats, repeats, f"{result.call.name} gave the same result for the same arguments")
 
     def _failure(self, state: GuardrailState, result: ToolResult) -> Verdict:
         call, name = _signature(result.call), result.call.name
-        state.last, state.repeats = None, 0
+        state.last = None
         state.failed_calls[call] += 1
         state.failed_tools[name] += 1
         same = _verdict(self.same_call, state.failed_calls[call], f"{name} failed with the same arguments")

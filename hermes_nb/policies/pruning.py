@@ -31,7 +31,7 @@ def groups(messages: Iterable[Message]) -> list[list[Message]]:
 
 
 def prune(
-    messages: Sequence[Message], *, size: Callable[[Message], int], room: float = 0, protect: int = 0
+    messages: Sequence[Message], *, size: Callable[[Message], int], room: float, protect: int = 0
 ) -> list[Message]:
     """Replace old results and arguments by shorter forms, the oldest first, until the messages fit.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from sys import float_info
 from typing import TYPE_CHECKING, Literal
 
 from hermes_nb.policies.numbers import refuse_other_than_numbers
@@ -87,5 +88,5 @@ class Retry:
         """
         if failure.retry_after is not None:
             return Wait(min(failure.retry_after, self.retry_after_max), "retry_after")
-        base = min(self.wait_initial * 2.0 ** min(failures - 1, 62), self.wait_max)
+        base = min(self.wait_initial * 2.0 ** min(failures - 1, float_info.max_exp - 1), self.wait_max)
         return Wait(base * (1 + self.wait_jitter * roll))

@@ -16,7 +16,6 @@ TAGS = ("think", "thinking", "reasoning", "scratchpad", "REASONING_SCRATCHPAD")
 """Names of the tags in which models of several families think."""
 
 _OPEN = re.compile(rf"\s*<({'|'.join(TAGS)})>")
-_LONGEST = max(map(len, TAGS)) + 2
 
 
 def split_thinking(text: str) -> tuple[str, str]:
@@ -31,7 +30,7 @@ def split_thinking(text: str) -> tuple[str, str]:
 def without_thinking(reply: Reply) -> Reply:
     """The reply with its thinking taken out of the text and put where it belongs."""
     message = reply.message
-    if not isinstance(message.content, str) or "<" not in message.content[: _LONGEST + 8]:
+    if not isinstance(message.content, str):
         return reply
     answer, thinking = split_thinking(message.content)
     if not thinking and answer == message.content:
@@ -69,12 +68,13 @@ class ThinkingFilter:
 
     def _think(self) -> Iterator[tuple[str, DeltaPart]]:
         """Inside of a block, whose end may be split over pieces."""
-        thinking, end, answer = self._held.partition(f"</{self._tag}>")
-        if end:
+        end = f"</{self._tag}>"
+        thinking, ended, answer = self._held.partition(end)
+        if ended:
             self._answering = True
             yield from ((text, part) for text, part in ((thinking, "reasoning"), (answer.lstrip(), "text")) if text)  # type: ignore[misc]  # the parts are the two literals
             return
-        safe = len(thinking) - len(self._tag) - 3
-        if safe > 0:
+        safe = max(0, len(thinking) - (len(end) - 1))
+        if safe:
             self._held = thinking[safe:]
             yield thinking[:safe], "reasoning"

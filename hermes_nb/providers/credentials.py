@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import anyio
 import anyio.to_thread
 
+from hermes_nb.vocabulary.cancellation import ends_turn
 from hermes_nb.vocabulary.failures import ConfigurationError, FailureReason
 
 if TYPE_CHECKING:
@@ -205,7 +206,9 @@ class Lease:
             if entry.key != failed:  # and has done it
                 return True
             new = checked(await _call(pool.refresh, failed))
-        except (Exception, SystemExit) as error:  # noqa: BLE001  the user's function; the key must not get into the log
+        except BaseException as error:  # the user's function; the key must not get into the log
+            if ends_turn(error):
+                raise
             logger.warning("the refresh of a key failed: %s", type(error).__name__)
             return False
         finally:
@@ -216,10 +219,20 @@ class Lease:
 async def _call(refresh: Refresh, key: str) -> str:
     function: Callable[[str], Any] = refresh
     if inspect.iscoroutinefunction(function):
-        made = function(key)
+        made, error = function(key), None
     else:
-        made = await anyio.to_thread.run_sync(function, key, abandon_on_cancel=True)
+        made, error = await anyio.to_thread.run_sync(_outcome, function, key, abandon_on_cancel=True)
+    if error is not None:
+        raise error
     return str(await made if inspect.isawaitable(made) else made)
+
+
+def _outcome(function: Callable[[str], Any], key: str) -> tuple[Any, BaseException | None]:
+    """What a function returns or raises; not all exceptions can be carried from one thread to another as such."""
+    try:
+        return function(key), None
+    except BaseException as error:  # noqa: BLE001  it is raised again where the key is awaited
+        return None, error
 
 
 def checked(key: object) -> str:

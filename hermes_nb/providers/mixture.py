@@ -12,6 +12,7 @@ from hermes_nb.providers.advice import Advice, advised, advisory_view, fingerpri
 from hermes_nb.providers.base import ModelRequest
 from hermes_nb.providers.registry import resolve
 from hermes_nb.vocabulary import events
+from hermes_nb.vocabulary.cancellation import is_cancellation
 from hermes_nb.vocabulary.failures import ConfigurationError, Failure, FailureReason, ProviderError, in_words
 from hermes_nb.vocabulary.messages import Reply, Usage
 
@@ -23,9 +24,6 @@ if TYPE_CHECKING:
     from hermes_nb.vocabulary.messages import Message
 
 Fanout = Literal["per_iteration", "per_turn"]
-
-_USERS = (Exception, KeyboardInterrupt, SystemExit)
-"""What a provider of the user's may raise; out of a reference's own task some of it would end the turn's event loop."""
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -210,7 +208,9 @@ async def _reach(model: Provider, stack: AsyncExitStack) -> Connection | Failure
         return await stack.enter_async_context(model.connect())
     except ProviderError as error:
         return error.failure
-    except _USERS as error:
+    except BaseException as error:
+        if is_cancellation(error):
+            raise
         return _unexpected(error)
 
 
@@ -237,7 +237,9 @@ async def _advise(connection: Connection | Failure, chat: events.Chat, request: 
 async def _renewed(connection: Connection, failure: Failure) -> bool:
     try:
         return await connection.renew(failure) in ("refreshed", "rotated")
-    except _USERS:
+    except BaseException as error:
+        if is_cancellation(error):
+            raise
         return False
 
 
@@ -254,7 +256,9 @@ async def _answer(connection: Connection | Failure, asked: ModelRequest, attempt
             failure = _unexpected(TypeError(f"a provider returns a Reply, not {type(reply).__name__}"))
     except ProviderError as error:
         failure = error.failure
-    except _USERS as error:
+    except BaseException as error:  # out of a reference's own task, it would end the turn's event loop
+        if is_cancellation(error):
+            raise
         failure = _unexpected(error)
     attempt.outcome, attempt.reason, attempt.status = "give_up", failure.reason.value, failure.status
     attempt.retry_after = failure.retry_after

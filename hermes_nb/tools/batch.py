@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -16,6 +15,7 @@ from hermes_nb.tools.context import InvalidArguments, ToolContext, ToolFailed
 from hermes_nb.tools.definition import FunctionTool, Tool, ToolOptions
 from hermes_nb.tools.threads import run_in_thread
 from hermes_nb.vocabulary import events
+from hermes_nb.vocabulary.cancellation import ends_turn
 from hermes_nb.vocabulary.messages import ToolResult
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ class Batch:
         except (ToolFailed, InvalidArguments) as refusal:
             return self._bounded(slot, _refused(slot, refusal))
         except BaseException as error:
-            if isinstance(error, KeyboardInterrupt) or _is_cancelled(error) or context.interrupted:
+            if ends_turn(error) or context.interrupted:
                 context.give_up()
                 raise
             return ToolResult(slot.call, results.exception_text(error), "error", type(error).__name__)
@@ -284,8 +284,3 @@ def _parsed(call: ToolCall) -> Mapping[str, Any]:
         msg = f"The arguments of {call.name} are not a JSON object but {type(arguments).__name__}; nothing was run."
         raise InvalidArguments(msg)
     return arguments
-
-
-def _is_cancelled(error: BaseException) -> bool:
-    """Whether this is a cancellation from outside, not one that a tool made up or brought about within itself."""
-    return isinstance(error, anyio.get_cancelled_exc_class()) and anyio.current_effective_deadline() == -math.inf

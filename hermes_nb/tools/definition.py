@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
+from contextlib import aclosing
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import (
     TYPE_CHECKING,
@@ -21,6 +22,7 @@ from typing import (
     runtime_checkable,
 )
 
+from hermes_nb.tools.finite import MORE, Reading
 from hermes_nb.tools.threads import run_in_thread
 from hermes_nb.vocabulary.events import Degraded
 from hermes_nb.vocabulary.failures import ToolDefinitionError
@@ -28,7 +30,8 @@ from hermes_nb.vocabulary.messages import ToolSpec
 from hermes_nb.vocabulary.protocols import conforms
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping
+    from types import AsyncGeneratorType
 
     from hermes_nb.tools.context import ToolContext
     from hermes_nb.tools.schema import Signature
@@ -195,8 +198,16 @@ class FunctionTool(Generic[P, R]):
         return await context.loop.run(call, on_abandoned=abandoned)
 
 
-async def _collected(values: AsyncIterator[object]) -> list[object]:
-    return [value async for value in values]
+async def _collected(values: AsyncGeneratorType[object, Any]) -> list[object]:
+    """What an async generator gives, up to a bound."""
+    reading = Reading()
+    found: list[object] = []
+    async with aclosing(values):
+        async for value in values:
+            if not reading.takes(value):
+                return [*found, MORE]
+            found.append(value)
+    return found
 
 
 async def _itself(value: Awaitable[Any]) -> Any:

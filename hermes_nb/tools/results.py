@@ -8,13 +8,12 @@ import json
 import os
 import re
 import traceback
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hermes_nb.tools.finite import Reading
 from hermes_nb.vocabulary.failures import in_words
 from hermes_nb.vocabulary.messages import is_part
 from hermes_nb.vocabulary.texts import unicode_only
@@ -27,9 +26,6 @@ RESULT_LIMIT, BATCH_LIMIT = 100_000, 200_000
 
 PREVIEW = 1_500
 """Characters that stand for a result which is too long."""
-
-ITEMS = 1_000_000
-"""Items of an iterator that are looked at: more than can be read in any number of pieces."""
 
 ERROR_LIMIT = 2_000
 """Characters of an error's text."""
@@ -68,7 +64,7 @@ def readable(value: object) -> Content:
 
     Text stays as it is. Content parts (`[{"type": "text" | "image_url", ...}]`) stay parts, and objects that Jupyter
     shows as a picture become one. Data (numbers, lists, dicts, dataclasses, pydantic models, dates, ...) becomes
-    JSON; anything else, and anything in the data that JSON does not know, its `repr`.
+    JSON; anything else, and anything in the data that JSON does not know, its `repr`. Iterators are read up to a bound.
     """
     if isinstance(value, str):
         return unicode_only(value)
@@ -76,21 +72,15 @@ def readable(value: object) -> Content:
         return "(no result)"
     if not isinstance(value, bool | int | float) and (parts := _parts(value) or _picture(value)):
         return parts
-    if isinstance(value, Iterator):
-        value = _items(value)
     from pydantic_core import PydanticSerializationError, to_jsonable_python  # noqa: PLC0415  its import takes longer than all of ours
 
+    with suppress(RecursionError):  # it holds itself, or has a thousand levels
+        value = Reading().of(value)
     try:
         data = to_jsonable_python(value, fallback=_as_data, inf_nan_mode="strings", bytes_mode="utf8")
         return unicode_only(data if isinstance(data, str) else _to_json(data))
     except (PydanticSerializationError, TypeError, ValueError, RecursionError):
         return unicode_only(_shown(value))
-
-
-def _items(values: Iterator[object]) -> list[object]:
-    """What an iterator gives, which may have no end."""
-    items = list(islice(values, ITEMS + 1))
-    return items if len(items) <= ITEMS else [*items[:ITEMS], "…"]
 
 
 def size(content: Content) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import random
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from hermes_nb.policies.replies import checked, failure_of
 from hermes_nb.policies.thinking import without_thinking
 from hermes_nb.providers.base import ModelRequest
 from hermes_nb.vocabulary import events
+from hermes_nb.vocabulary.cancellation import ends_turn
 from hermes_nb.vocabulary.failures import Failure, FailureReason, ProviderError, ReplayMismatch, in_words
 from hermes_nb.vocabulary.messages import Reply
 
@@ -77,7 +77,9 @@ async def _connect(state: TurnState) -> Connection:
         return await state.chain.connection()
     except ProviderError:
         raise
-    except Exception as error:
+    except BaseException as error:
+        if ends_turn(error):
+            raise
         raise ProviderError(_unexpected(error, provider)) from error
 
 
@@ -108,11 +110,9 @@ async def _send(
         return _rescued(error.failure) or error.failure
     except ReplayMismatch:
         raise
-    except (KeyboardInterrupt, GeneratorExit):
-        raise
-    except BaseException as error:  # a provider of the user's may raise anything
-        if not isinstance(error, Exception) and anyio.current_effective_deadline() == -math.inf:
-            raise  # the turn itself is stopped
+    except BaseException as error:
+        if ends_turn(error):
+            raise
         return _unexpected(error, provider)
     attempt.injected = reply.injected
     reply = without_thinking(reply)
@@ -169,7 +169,9 @@ async def _decide(
 async def _renew(state: TurnState, connection: Connection, failure: Failure) -> Renewal:
     try:
         return await connection.renew(failure)
-    except (Exception, SystemExit) as error:  # noqa: BLE001  a provider of the user's may raise anything
+    except BaseException as error:
+        if ends_turn(error):
+            raise
         state.recorder.tell(events.Degraded("credentials", in_words(error)))
         return ""
 

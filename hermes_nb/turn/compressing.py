@@ -12,6 +12,7 @@ from hermes_nb.policies.pruning import groups, prune
 from hermes_nb.tools.threads import run_in_thread
 from hermes_nb.turn import summarising
 from hermes_nb.turn.asking import ModelUnavailable, Overflow
+from hermes_nb.vocabulary.cancellation import ends_turn
 from hermes_nb.vocabulary.events import Degraded
 from hermes_nb.vocabulary.failures import FailureReason, in_words
 from hermes_nb.vocabulary.messages import Message
@@ -204,7 +205,9 @@ class _Job:
         """
         try:
             messages = await self._custom()
-        except Exception as error:
+        except BaseException as error:
+            if ends_turn(error):
+                raise
             raise _Unusable(type(error).__name__, f"the compressor failed: {in_words(error)}") from error
         if fault := fault_of(messages, self.history):
             raise _Unusable(_REFUSED, f"the compressor's history was refused: {fault}")

@@ -155,7 +155,9 @@ class Scope(Generic[S]):
         for manager in self._begun():
             try:
                 manager.__enter__()
-            except Exception:
+            except BaseException as error:
+                if is_control_c(error):
+                    raise
                 logger.warning("a sink's context manager could not be entered", exc_info=True)
             else:
                 self._managers.append(manager)
@@ -180,5 +182,7 @@ class Scope(Generic[S]):
         for manager in reversed(self._managers):
             try:
                 manager.__exit__(None, None, None)
-            except Exception:
+            except BaseException as broken:
+                if is_control_c(broken):
+                    raise
                 logger.warning("a sink's context manager could not be left", exc_info=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import pickle
 import threading
@@ -191,12 +192,16 @@ def test_refreshes_are_capped_per_turn_whatever_the_server_does():
     assert next(count) == credentials.REFRESHES_PER_TURN
 
 
-@pytest.mark.parametrize("kind", [RuntimeError, SystemExit])
-def test_a_refresh_that_fails_rotates_and_shows_no_key(caplog, kind):
+@pytest.mark.parametrize("kind", [RuntimeError, SystemExit, GeneratorExit, asyncio.CancelledError, BaseException])
+@pytest.mark.parametrize("how", ["plain", "async"])
+def test_a_refresh_that_fails_rotates_and_shows_no_key(caplog, kind, how):
     def broken(key):
         raise kind(key)
 
-    pool = CredentialPool(["key-secret", "b"], refresh=broken)
+    async def later(key):
+        raise kind(key)
+
+    pool = CredentialPool(["key-secret", "b"], refresh=broken if how == "plain" else later)
     with caplog.at_level(logging.WARNING), Server(by_key(**{"key-secret": status(401), "b": say("hi")})) as server:
         renewed, reply = turn(chat(server, api_key=pool))
     assert (renewed, reply.text) == (["rotated"], "hi")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from contextlib import asynccontextmanager
 
@@ -145,7 +146,9 @@ def test_when_all_references_fail_the_aggregator_acts_alone():
         assert acting.requests[0].messages == [{"role": "user", "content": "q"}]
 
 
-@pytest.mark.parametrize("odd", [Speechless, OSError, KeyboardInterrupt, SystemExit])
+@pytest.mark.parametrize(
+    "odd", [Speechless, OSError, KeyboardInterrupt, SystemExit, GeneratorExit, asyncio.CancelledError, BaseException]
+)
 @pytest.mark.parametrize("moment", ["ask", "renew"])
 def test_a_reference_that_breaks_in_whatever_way_is_left_out(odd, moment):
     class Odd(Wrapped):

@@ -15,6 +15,7 @@ import hermes_nb as hn
 from hermes_nb.testing import call, fails, say, script
 from hermes_nb.vocabulary.messages import Message, ToolCall
 from tests.support.scripts import Speechless, Wrapped
+from tests.support.server import Server, always, status
 
 
 @hn.tool
@@ -349,7 +350,47 @@ def test_generators_give_what_they_yield_and_fail_as_what_they_raise():
     assert "ValueError: no more" in result.messages[4].text
 
 
-@pytest.mark.parametrize("kind", [Speechless, SystemExit])
+ODD = [Speechless, SystemExit, GeneratorExit, asyncio.CancelledError, Nothing]
+
+
+@pytest.mark.parametrize("kind", ODD)
+def test_a_refresh_of_a_key_that_fails_in_whatever_way_is_a_key_that_was_refused(kind):
+    with Server(always(status(401))) as server:
+        keys = hn.CredentialPool(["old"], refresh=refusing(kind))
+        provider = hn.OpenAIChat("m", base_url=server.url, api_key=keys)
+        result = hn.Agent(provider).start("q", session=False).result(10)
+    assert (result.exit_reason, result.failure.reason, len(server.requests)) == ("provider_failed", "auth", 1)
+
+
+def test_control_c_in_a_refresh_of_a_key_ends_the_turn_in_order():
+    with Server(always(status(401))) as server:
+        keys = hn.CredentialPool(["old"], refresh=refusing(KeyboardInterrupt))
+        provider = hn.OpenAIChat("m", base_url=server.url, api_key=keys)
+        result = hn.Agent(provider).start("q", session=False).result(10)
+    assert result.exit_reason == "interrupted_by_kernel"
+
+
+@pytest.mark.parametrize("kind", ODD)
+def test_a_provider_that_cannot_be_reached_in_whatever_way_is_replaced_by_the_next_one(kind):
+    class Unreachable(Wrapped):
+        @asynccontextmanager
+        async def connect(self):
+            raise kind
+            yield
+
+    result = hn.Agent([Unreachable(script()), script(say("here"), name="next")]).start("q", session=False).result(10)
+    assert (result.text, result.fallbacks) == ("here", 1)
+
+
+@pytest.mark.parametrize("kind", ODD)
+def test_a_compressor_that_fails_in_whatever_way_is_a_compression_that_failed(kind):
+    policy = hn.Compression(context_window=1_000, minimum=0, compressor=refusing(kind))
+    run = hn.Agent(script(say("ok")), compression=policy).start("word " * 5_000, session=False)
+    assert run.result(10).text == "ok"
+    assert {event.what.part for event in run.events if event.what.kind == "degraded"} == {"compressor"}
+
+
+@pytest.mark.parametrize("kind", ODD)
 def test_a_provider_that_fails_to_renew_its_key_is_replaced_by_the_next_one(kind):
     class Keyed(Wrapped):
         @asynccontextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import nullcontext
 
 import pytest
 
@@ -94,6 +95,20 @@ def test_a_watcher_that_leaves_in_an_odd_way_takes_no_other_along(odd):
     assert turn.result().completed
     assert [event.seq for event in (*before, *told)] == list(range(1, len(before) + len(told) + 1))
     assert turn.events[-1].phase == "ended"
+
+
+@pytest.mark.parametrize("odd", [Speechless, SystemExit, GeneratorExit, asyncio.CancelledError])
+@pytest.mark.parametrize("moment", ["__enter__", "__exit__"])
+def test_whatever_a_sinks_context_manager_raises_the_turn_goes_on(odd, moment):
+    class Broken(nullcontext):
+        pass
+
+    def refuse(*_):
+        raise odd
+
+    setattr(Broken, moment, refuse)
+    result = run(agent(call("population", city="Lyon"), say("ok")), sinks=[lambda _: Broken()])
+    assert result.completed
 
 
 # ---------------------------------------------------------------------------------------- keys

@@ -7,7 +7,7 @@ import textwrap
 
 import pytest
 
-from tools.mutate import ROOT, TESTS, changed, mutants
+from tools.mutate import ROOT, SAME, TESTS, changed, mutants
 
 SOURCE = textwrap.dedent('''
     """A policy of 3 words."""
@@ -50,3 +50,11 @@ def test_each_module_and_its_tests_are_there(module):
 def test_every_policy_is_tried():
     policies = {path.stem for path in (ROOT / "hermes_nb/policies").glob("[a-z]*.py")}
     assert {f"policies/{name}" for name in policies} <= TESTS.keys()
+
+
+@pytest.mark.parametrize("known", SAME, ids=lambda known: f"{known.module}: {known.line}")
+def test_each_change_that_makes_no_difference_is_still_made_and_its_reason_given(known):
+    source = (ROOT / f"hermes_nb/{known.module}.py").read_text(encoding="utf-8")
+    made = {mutant.words for mutant in mutants(source) if known.holds(known.module, source, mutant)}
+    assert made == set(known.changes)
+    assert known.why

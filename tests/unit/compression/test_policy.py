@@ -67,6 +67,14 @@ def test_only_a_lower_number_that_a_server_stated_moves_the_window(stated):
     assert Compression().window(state, 200_000) == 200_000
 
 
+def test_a_server_that_confirms_its_window_takes_nothing_away_from_what_another_one_stated():
+    state = CompressionState()
+    state.learn_window(4_000, 8_000, place=0)
+    state.learn_window(8_000, 8_000, place=1)
+    assert Compression().window(state, 8_000, place=0) == 4_000
+    assert Compression().window(state, 8_000, place=1) == 8_000
+
+
 def test_the_smallest_window_that_is_believed():
     state = CompressionState()
     state.learn_window(256, 200_000)
@@ -128,9 +136,9 @@ def test_compressions_that_do_not_help_stop_by_themselves_over_all_turns():
         if policy.due(state, 5_000, 1_000, now=LATER):
             made += 1
             state.record(progress=True)
-        state.observe(5_000, 5_000, 1_000)
+        state.observe(1_000, 1_000, 1_000)
     assert made == INEFFECTIVE == 2
-    state.observe(900, 900, 1_000)
+    state.observe(999, 999, 1_000)
     assert policy.due(state, 5_000, 1_000, now=LATER)
 
 
@@ -257,6 +265,13 @@ def test_the_tails_share_is_filled_and_half_as_much_again():
     policy, meter = Compression(protect_last=0), TokenMeter()
     made = plan(history, goal=60_000, tail=2_000.0, policy=policy)
     assert 2_800 < meter.messages(made.tail) <= 3_000
+
+
+def test_a_message_that_just_fits_belongs_to_the_tail():
+    history, meter = chat(80), TokenMeter()
+    last_ten = float(meter.messages(history[-10:]))
+    made = plan(history, goal=60_000, tail=last_ten / 1.5, policy=Compression(protect_last=0))
+    assert made.tail == tuple(history[-10:])
 
 
 def test_five_calls_and_their_results_are_kept_or_summed_up_together():

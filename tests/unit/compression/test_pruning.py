@@ -26,7 +26,7 @@ def test_a_call_and_all_its_results_are_one_group_steers_included():
 def test_an_old_result_becomes_one_line_that_tells_its_call():
     text = "Population of Lyon: 522250\n" + "more\n" * 200
     history = round_of(text, name="read_file", arguments='{"path": "lyon.txt"}')
-    [_, result] = prune(history, size=size)
+    [_, result] = prune(history, size=size, room=0)
     assert result.content == (
         '[read_file({"path": "lyon.txt"}) gave 1,027 characters, beginning: Population of Lyon: 522250]'
     )
@@ -35,10 +35,10 @@ def test_an_old_result_becomes_one_line_that_tells_its_call():
 
 def test_one_line_shows_80_characters_of_the_arguments_and_of_the_result():
     history = round_of("b" * 300, arguments=json.dumps({"a": "a" * 200}))
-    [_, result] = prune(history, size=size)
+    [_, result] = prune(history, size=size, room=0)
     assert result.content == f'[read({{"a": "{"a" * 73}…) gave 300 characters, beginning: {"b" * 80}]'
     exact = round_of("b" * 300, arguments=f'{{"a": "{"a" * 71}"}}')
-    assert "…" not in prune(exact, size=size)[1].content
+    assert "…" not in prune(exact, size=size, room=0)[1].content
 
 
 def test_messages_that_just_fit_are_left_alone():
@@ -49,7 +49,7 @@ def test_messages_that_just_fit_are_left_alone():
 
 def test_texts_of_200_characters_in_arguments_are_left_alone():
     arguments = json.dumps({"short": "x" * 200, "long": "y" * 201, "much": "z" * 500})
-    [call, _] = prune(round_of("ok", arguments=arguments), size=size)
+    [call, _] = prune(round_of("ok", arguments=arguments), size=size, room=0)
     cut = json.loads(call.tool_calls[0].arguments)
     assert cut["short"] == "x" * 200
     assert cut["long"] == "y" * 200 + "… (1 more characters)"
@@ -57,7 +57,7 @@ def test_texts_of_200_characters_in_arguments_are_left_alone():
 
 def test_short_results_are_left_alone():
     history = round_of("x" * 200, "y" * 201)
-    [_, short, long] = prune(history, size=size)
+    [_, short, long] = prune(history, size=size, room=0)
     assert short is history[1]
     assert long.content.startswith("[read(")
 
@@ -72,14 +72,14 @@ def test_the_newest_of_equal_results_stays_and_the_older_say_so():
 def test_protected_messages_are_not_touched_not_even_duplicates():
     same = "the same text " * 30
     history = [*round_of(same), *round_of(same), *round_of(same)]
-    pruned = prune(history, size=size, protect=4)
+    pruned = prune(history, size=size, room=0, protect=4)
     assert pruned[2:] == history[2:]
     assert pruned[1].content == DUPLICATE
 
 
 def test_long_arguments_are_cut_and_still_valid_json():
     arguments = json.dumps({"path": "a.py", "content": "line\n" * 500, "nested": [{"text": "é" * 900}], "n": 3})
-    [call, _] = prune(round_of("ok", arguments=arguments), size=size)
+    [call, _] = prune(round_of("ok", arguments=arguments), size=size, room=0)
     cut = json.loads(call.tool_calls[0].arguments)
     assert (cut["path"], cut["n"]) == ("a.py", 3)
     assert cut["content"] == "line\n" * 40 + "… (2,300 more characters)"
@@ -90,13 +90,13 @@ def test_long_arguments_are_cut_and_still_valid_json():
 def test_arguments_are_cut_when_they_have_more_than_500_characters(length, cut):
     arguments = json.dumps({"content": "x" * (length - len('{"content": ""}'))})
     assert len(arguments) == length
-    [call, _] = prune(round_of("ok", arguments=arguments), size=size)
+    [call, _] = prune(round_of("ok", arguments=arguments), size=size, room=0)
     assert (call.tool_calls[0].arguments != arguments) == cut
 
 
 def test_arguments_that_are_no_json_are_left_alone():
     message = Message("assistant", tool_calls=(ToolCall("1", "write", '{"content": "' + "x" * 900),))
-    assert prune([message], size=size) == [message]
+    assert prune([message], size=size, room=0) == [message]
 
 
 def test_nothing_more_is_replaced_than_must_be():
@@ -121,6 +121,19 @@ def test_unread_results_are_cut_to_their_ends_the_largest_most():
     assert cut[1].text.startswith("A")
     assert cut[1].text.endswith("Z")
     assert "left out" in cut[1].text
+    assert cut[2] is history[2]
+
+
+def test_unread_results_are_cut_by_a_quarter_at_a_time():
+    history = round_of("a" * 10_000)
+    assert 7_500 <= len(cut_results(history, size=size, room=9_000)[1].text) < 7_600
+    assert 5_625 <= len(cut_results(history, size=size, room=7_000)[1].text) < 5_700
+
+
+def test_results_that_have_twice_200_characters_are_short_enough_for_any_room():
+    history = round_of("a" * 634, "b" * 360)  # the limits are 475, 356, 267 and 200
+    cut = cut_results(history, size=size, room=0)
+    assert len(cut[1].text) <= 400
     assert cut[2] is history[2]
 
 

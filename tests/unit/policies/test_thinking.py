@@ -37,6 +37,7 @@ def test_a_stream_is_told_apart_as_the_whole_text_is(parts):
     filtered = ThinkingFilter()
     told = [told for piece in parts for told in filtered.feed(piece)]
 
+    assert all(text for text, _ in told)
     answer = "".join(text for text, part in told if part == "text")
     thinking = "".join(text for text, part in told if part == "reasoning")
     whole_answer, whole_thinking = split_thinking("".join(parts))
@@ -44,3 +45,15 @@ def test_a_stream_is_told_apart_as_the_whole_text_is(parts):
     assert whole_thinking.startswith(thinking.strip())
     if not "".join(parts).lstrip().startswith("<") and "".join(parts).strip():
         assert answer == "".join(parts)
+
+
+def test_thinking_is_told_as_it_comes_but_for_what_may_be_the_beginning_of_its_end():
+    filtered = ThinkingFilter()
+    pieces = ["<thi", "nk>let me see </think", " or not</think", "> yes", " </think>"]
+    assert [list(filtered.feed(piece)) for piece in pieces] == [
+        [],
+        [("let me see ", "reasoning")],
+        [("</think or not", "reasoning")],
+        [("yes", "text")],
+        [(" </think>", "text")],
+    ]
