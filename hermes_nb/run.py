@@ -160,7 +160,7 @@ class Run:
         self._memory = Memory()
         self._observation = self.edges.observe(request.turn_id, tracer_provider)
         store = () if session is None else (session.sink(request, self._tell_trouble),)
-        secrets = tuple(secret for provider in request.chain for secret in provider.secrets)
+        secrets = tuple(secret for stage in request.stages for provider in stage.chain for secret in provider.secrets)
         self._recorder = Recorder(
             request.turn_id,
             request.conversation_id,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from hermes_nb.lab.recording import is_deed
 from hermes_nb.lab.retelling import Retelling
+from hermes_nb.tools.stored import READER, is_shortened
 from hermes_nb.tools.toolbox import Toolbox
 from hermes_nb.vocabulary import events
 from hermes_nb.vocabulary.failures import ReplayMismatch
@@ -29,14 +30,20 @@ class RecordedToolbox(Toolbox):
     Args:
         tape: What is played.
         specs: What the model was told of the tools.
+        reader: What it was told of too once a result had been shortened.
     """
 
-    def __init__(self, tape: Tape, specs: tuple[ToolSpec, ...]) -> None:
+    def __init__(self, tape: Tape, specs: tuple[ToolSpec, ...], reader: tuple[ToolSpec, ...] = ()) -> None:
         super().__init__(())
-        object.__setattr__(self, "_tape", tape)
-        object.__setattr__(self, "specs", specs)
+        for name, value in {"_tape": tape, "specs": specs, "_reader": reader}.items():
+            object.__setattr__(self, name, value)
 
     _tape: Tape
+    _reader: tuple[ToolSpec, ...]
+
+    def offered(self, *, shortened: bool) -> tuple[ToolSpec, ...]:
+        """What the model was told of."""
+        return (*self.specs, *self._reader) if shortened else self.specs
 
     def fitted(self, context_window: int | None, spill: Path | None) -> Toolbox:  # noqa: ARG002  results are as they were
         """This box: its results have had their limits."""
@@ -117,9 +124,11 @@ def _is_part(event: Event, telling: Retelling) -> bool:
 def _result(call: ToolCall, tool: events.Tool, event: Event) -> ToolResult:
     """The result that the loop was given; what it wrote behind it itself, it writes again."""
     assert isinstance(event.what, events.MessageAdded)
-    read = event.what.message.content
+    message = event.what.message
+    read = message.content
     content = tool.result if _begins_with(read, tool.result) else read
-    return ToolResult(call, content, tool.status or "ok", tool.error_type, truncated=tool.truncated)
+    place = READER if is_shortened(message.text) else ""
+    return ToolResult(call, content, tool.status or "ok", tool.error_type, truncated=tool.truncated, stored_at=place)
 
 
 def _begins_with(read: Content, result: Content) -> bool:
@@ -129,17 +138,19 @@ def _begins_with(read: Content, result: Content) -> bool:
 
 
 def _book(event: Event, state: TurnState, tape: Tape) -> None:
-    """What a sub-agent used is its parent's: iterations at once, tokens when its turn was not cut off."""
+    """What a sub-agent used is its parent's too, as it was booked then."""
     what = event.what
+    if isinstance(what, events.BudgetChanged) and what.actor == "subagent" and event.turn_id == tape.recording.turn_id:
+        state.budget.mark()
     if event.phase != "ended" or not isinstance(what, events.Tool) or what.child_turn_id not in tape.recording.below:
         return
     for below in tape.recording.below[what.child_turn_id]:
         if isinstance(below.what, events.BudgetChanged):
             _move(state.budget, below.what.delta)
-        elif isinstance(below.what, events.Turn) and below.phase == "ended" and not event.interrupted:
+        elif isinstance(below.what, events.Turn) and below.phase == "ended":
             state.add_usage(below.what.usage or Usage(), below.what.provider, below.what.model)
-            if below.what.budget_used:
-                state.budget.mark()
+            if below.what.cost_usd is not None:
+                state.add_cost(below.what.cost_usd)
 
 
 def _move(budget: IterationBudget, delta: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from itertools import pairwise, takewhile
 from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 
 from hermes_nb.logbook import Logbook
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from hermes_nb.traces import Trace
     from hermes_nb.turn.result import TurnResult
     from hermes_nb.vocabulary.events import Event
-    from hermes_nb.vocabulary.messages import Message
+    from hermes_nb.vocabulary.messages import Message, ToolSpec
 
     Source: TypeAlias = Run | TurnResult | Trace | TurnRecord | Session | str
 
@@ -40,6 +41,64 @@ _KNOWN_AT_THE_END = {
     events.Tool: "status",
 }
 """The first of the fields that a scope does not have when it starts."""
+
+
+GOES_ON = ("tool_calls", "compressed", "continued")
+"""Outcomes of iterations that do not end a turn."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """What one agent did of a turn: all of it, or what lies before or behind the point of a fork.
+
+    Attributes:
+        after: The last iteration before it.
+        agent: The agent's name.
+        settings: By which the turn was decided.
+        system: The system prompt with which it began.
+        tools: What the model could call then.
+        reader: What it could call too once a result had been shortened: the reader of stored results, or nothing.
+        limit: Of the budget with which it began.
+        used: Iterations of it that had been used when it began.
+        used_then: Those used when it ended.
+        history: The edited history that it went on with; None for the one that was there.
+    """
+
+    after: int
+    agent: str
+    settings: Mapping[str, Any]
+    system: str
+    tools: tuple[ToolSpec, ...]
+    reader: tuple[ToolSpec, ...]
+    limit: int
+    used: int
+    used_then: int
+    history: tuple[Message, ...] | None = None
+
+    @classmethod
+    def of(cls, begin: events.Turn | events.Forked, told: Iterable[Event]) -> Stage:
+        """What lies between two points.
+
+        Args:
+            begin: How it began.
+            told: The events from there on.
+        """
+        whats = [event.what for event in told]
+        opening = list(takewhile(lambda what: not isinstance(what, events.Iteration), whats))
+        budgets = [what for what in whats if isinstance(what, events.BudgetChanged)]
+        offered = [what.tools for what in whats if isinstance(what, events.Chat) and what.tools] or [()]
+        return cls(
+            after=begin.after if isinstance(begin, events.Forked) else 0,
+            agent=begin.agent,
+            settings=begin.settings,
+            system=next((what.text for what in opening if isinstance(what, events.SystemPrompt)), ""),
+            tools=offered[0],
+            reader=offered[-1][len(offered[0]) :],
+            limit=budgets[0].limit if budgets else getattr(begin, "budget_limit", 0),
+            used=budgets[0].used if budgets else 0,
+            used_then=budgets[-1].used if budgets else 0,
+            history=next((what.messages for what in opening if isinstance(what, events.HistoryReplaced)), None),
+        )
 
 
 @dataclass(frozen=True)
@@ -91,10 +150,41 @@ class Recording:
         """The turn itself."""
         return next(what for what in self.ends.values() if isinstance(what, events.Turn))
 
+    @cached_property
+    def stages(self) -> tuple[Stage, ...]:
+        """What each agent did of the turn, in order; there is more than one in a fork."""
+        points = [place for place, event in enumerate(self.told) if isinstance(event.what, events.Forked)]
+        parts = [self.told[first:last] for first, last in pairwise((0, *points, len(self.told)))]
+        forks = (event.what for event in self.told if isinstance(event.what, events.Forked))
+        begins: Iterable[events.Turn | events.Forked] = (self.turn, *forks)
+        return tuple(map(Stage.of, begins, parts))
+
     @property
     def system(self) -> str:
         """The system prompt with which it began."""
-        return next((event.what.text for event in self.told if isinstance(event.what, events.SystemPrompt)), "")
+        return self.stages[0].system
+
+    @property
+    def unknown_after(self) -> int | None:
+        """The iteration after which another agent went on that the record does not tell of; None as a rule.
+
+        Earlier versions did not keep the settings of a fork.
+        """
+        point = self.turn.replay_until
+        if point is None or any(isinstance(e.what, events.Forked) and e.what.after == point for e in self.told):
+            return None
+        return point if any(_begins(event, point + 1) for event in self.told) else None
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """The conversation at the end of the record."""
+        messages = list(self.history)
+        for event in self.told:
+            if isinstance(event.what, events.MessageAdded):
+                messages.append(event.what.message)
+            elif isinstance(event.what, events.HistoryReplaced):
+                messages = list(event.what.messages)
+        return tuple(messages)
 
     @property
     def day(self) -> str:
@@ -102,16 +192,37 @@ class Recording:
         prompt = next((event.what.message for event in self.told if isinstance(event.what, events.MessageAdded)), None)
         return told_day(self.system, () if prompt is None else (prompt,))
 
+    @property
+    def last_point(self) -> int:
+        """The last iteration after which the turn went on, or would have; 0 for none."""
+        passed = (what for what in self.ends.values() if isinstance(what, events.Iteration) and not what.grace)
+        return max((what.number for what in passed if what.outcome in GOES_ON), default=0)
+
     def until(self, iteration: int) -> Recording:
-        """The turn to the end of an iteration, as if nobody had interrupted it."""
-        later = (place for place, event in enumerate(self.told) if _begins(event, iteration + 1))
-        told = self.told[: next(later, len(self.told))]
-        return replace(self, told=tuple(event for event in told if not isinstance(event.what, events.Interrupt)))
+        """The turn to the end of an iteration, and what was handed over there, as if nobody had interrupted it."""
+        told = tuple(event for event in self.told if not isinstance(event.what, events.Interrupt))
+        end = next(place for place, event in enumerate(told, 1) if _ends(event, iteration))
+        return replace(self, told=(*told[:end], *takewhile(_is_between, told[end:])))
 
     def around(self, scope: int) -> Iterable[int]:
         """The scopes around a scope, from the inside."""
         while scope := self.parents.get(scope, 0):
             yield scope
+
+
+def _ends(event: Event, iteration: int) -> bool:
+    """Whether that iteration ends with this event; number 0 is the prompt."""
+    if not iteration:
+        return isinstance(event.what, events.MessageAdded)
+    return event.phase == "ended" and isinstance(event.what, events.Iteration) and event.what.number == iteration
+
+
+def _is_between(event: Event) -> bool:
+    """Whether this happened between two iterations, and leaves the turn where it is: a word of the user's, a fork."""
+    what = event.what
+    if isinstance(what, events.BudgetChanged):
+        return what.action == "grant"
+    return is_deed(event) or isinstance(what, events.Forked | events.SystemPrompt | events.HistoryReplaced)
 
 
 def _begins(event: Event, iteration: int) -> bool:

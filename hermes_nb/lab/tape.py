@@ -140,14 +140,20 @@ class Tape:
         """A sink: counts what the turn tells, and steers and interrupts where that was done."""
         if event.turn_id != self.run.turn_id or isinstance(event.what, PASSING) or self.played:
             return
+        if is_deed(event) and not self._is_next(event.what):
+            return  # somebody interrupts the replay itself
         self._told += 1
         self.played = self._told >= len(self.recording.told)
         if not self.played and self._told > len(self._early) and is_deed(deed := self.recording.told[self._told]):
             self._do(deed.what)
 
+    def _is_next(self, deed: Any) -> bool:
+        recorded = self.recording.told[self._told]
+        return is_deed(recorded) and type(recorded.what) is type(deed)
+
     def _do(self, deed: Any) -> None:
         if isinstance(deed, events.Steered):
-            self.run.steer(deed.text)
+            self.run.steer_again(deed.text)
         elif self._observed(self._told).during == "between_iterations":
             self.run.interrupt(when="boundary", source=deed.source)
         else:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from hermes_nb.telemetry import semconv as s
 from hermes_nb.telemetry.rows import ROWS
+from hermes_nb.telemetry.values import clean_items
 from hermes_nb.vocabulary import events
 from hermes_nb.vocabulary.texts import unicode_only
 
@@ -228,6 +229,11 @@ def _checkpoint(what: events.Checkpointed) -> Mark:
     return Mark(s.EVENT_HERMES_CHECKPOINT, out)
 
 
+def _forked(what: events.Forked) -> Mark:
+    out: Attributes = {s.GEN_AI_AGENT_NAME: what.agent, s.HERMES_TURN_REPLAY_UNTIL: what.after}
+    return Mark(s.EVENT_HERMES_FORKED, out | clean_items(what.settings, f"{s.HERMES_SETTING}."), "turn")
+
+
 _MARKS: Final[dict[type, Callable[[Any], Mark]]] = {
     events.BudgetChanged: _budget,
     events.Steered: _steer,
@@ -235,4 +241,5 @@ _MARKS: Final[dict[type, Callable[[Any], Mark]]] = {
     events.Paused: lambda what: Mark(f"hermes.{what.status}", place="turn"),
     events.Degraded: _degraded,
     events.Checkpointed: _checkpoint,
+    events.Forked: _forked,
 }

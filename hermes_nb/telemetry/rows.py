@@ -25,6 +25,7 @@ def _settings(turn: events.Turn, out: Attributes) -> None:
 
 
 def _totals(turn: events.Turn, out: Attributes) -> None:
+    out[s.HERMES_MAX_ITERATIONS] = turn.budget_limit  # a fork may have got another one
     if turn.usage is not None:
         _usage(turn.usage, out, "hermes.turn.usage")
 
@@ -65,6 +66,7 @@ _TURN = Row(
     ),
     Table(
         {
+            "budget_limit": s.HERMES_BUDGET_LIMIT,
             "exit_reason": s.HERMES_TURN_EXIT_REASON,
             "detail": s.HERMES_TURN_DETAIL,
             "completed": s.HERMES_TURN_COMPLETED,

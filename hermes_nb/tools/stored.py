@@ -14,6 +14,11 @@ READER = "read_result"
 _LONGEST = 20_000
 
 
+def is_shortened(text: str) -> bool:
+    """Whether a result stands here whose whole text the reader can read."""
+    return text.startswith("[A result of ") and f"can be read with {READER}." in text.partition("\n")[0]
+
+
 @cache
 def result_reader() -> FunctionTool[..., str]:
     """A tool `read_result` that reads files which a toolbox has put into the turn's directory, and no others."""

@@ -74,11 +74,11 @@ class Inbox:
     # ------------------------------------------------------------------------------------- from outside
 
     def steer(self, text: str, tell: Callable[[Steer], None]) -> Steer:
-        """Queue a text that the model reads after the next tool results.
+        """Queue a text that the model reads after the next tool results; see `receipt` and `queue`."""
+        return self.queue(self.receipt(text), tell)
 
-        Args:
-            text: The text; blank ones are refused.
-            tell: Called with the receipt when it is queued, and again if it comes too late.
+    def receipt(self, text: str) -> Steer:
+        """A steer before it is queued.
 
         Raises:
             ValueError: The text is blank.
@@ -86,7 +86,15 @@ class Inbox:
         if not isinstance(text, str) or not text.strip():
             msg = "a steer needs some text"
             raise ValueError(msg)
-        note = Steer(text.strip(), next(self._numbers))
+        return Steer(text.strip(), next(self._numbers))
+
+    def queue(self, note: Steer, tell: Callable[[Steer], None]) -> Steer:
+        """Queue a steer.
+
+        Args:
+            note: Its receipt.
+            tell: Called with the receipt when it is queued, and again if it comes too late.
+        """
         tell(note)  # before the turn can deliver it, and outside of the lock: sinks may call back
         with self._lock:
             if not self._closed:
@@ -185,6 +193,11 @@ class Inbox:
             raise Interrupted(self._source or ("ceiling" if scope.cancel_called else "parent")) from None
         if scope.cancelled_caught:
             raise Interrupted(self._source or "ceiling")
+
+    def stop_after(self, seconds: float) -> None:
+        """Move the deadline of the turn to so many seconds from now."""
+        if self._scope is not None:
+            self._scope.deadline = anyio.current_time() + seconds
 
     async def boundary(self, tell: Callable[[Point], None]) -> None:
         """Stand between two iterations: end here if that was asked, wait here while paused.

@@ -71,7 +71,7 @@ def _opening(state: TurnState) -> events.Turn:
         parent_turn_id=request.parent_turn_id,
         previous_turn_id=request.previous_turn_id,
         replay_of=request.replay_of,
-        replay_until=request.handover.after if request.handover else None,
+        replay_until=request.replay_until,
         settings=settings_of(request),
         metadata=request.metadata,
     )

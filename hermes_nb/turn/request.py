@@ -13,12 +13,13 @@ from hermes_nb.policies.retry import Retry
 from hermes_nb.turn.prompting import today
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping
 
     from hermes_nb.providers.base import Provider
     from hermes_nb.tools.checkpoints import Checkpoints
     from hermes_nb.tools.toolbox import Toolbox
     from hermes_nb.turn.state import TurnState
+    from hermes_nb.vocabulary.budget import IterationBudget
     from hermes_nb.vocabulary.messages import Content, Message
 
 
@@ -43,13 +44,15 @@ class Handover:
 
     Attributes:
         after: The last iteration of the first agent.
-        request: The turn as the other agent has it: chain, tools, instructions, policies.
-        edit: Makes another history of the one at that point; None keeps it.
+        request: The turn as the other agent has it: chain, tools, instructions, policies; perhaps the next handover.
+        budget: What it may spend; what was spent before counts there.
+        history: The history that it goes on with; None for the one at that point.
     """
 
     after: int
     request: TurnRequest
-    edit: Callable[[tuple[Message, ...]], Sequence[Message]] | None = None
+    budget: IterationBudget
+    history: tuple[Message, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +74,7 @@ class TurnRequest:
         parent_turn_id: The turn whose tool this is, for a sub-agent.
         previous_turn_id: The turn before it in the conversation.
         replay_of: The turn that is being replayed or forked.
+        replay_until: The last iteration that a fork takes from the record; None where nothing is forked.
         day: On which the turn is run, in UTC, as an ISO date.
         system: The system prompt that the conversation has used so far; built anew where there is none.
         sizes: What the conversation has taught about the size of requests.
@@ -95,6 +99,7 @@ class TurnRequest:
     parent_turn_id: str = ""
     previous_turn_id: str = ""
     replay_of: str = ""
+    replay_until: int | None = None
     context: str = ""
     day: str = field(default_factory=today)
     system: str = ""
@@ -104,3 +109,11 @@ class TurnRequest:
     sizes: CompressionState = field(default_factory=CompressionState)
     metadata: Mapping[str, Any] = field(default_factory=dict)
     handover: Handover | None = None
+
+    @property
+    def stages(self) -> Iterator[TurnRequest]:
+        """This request, and those of the agents that take the turn over, in their order."""
+        request: TurnRequest | None = self
+        while request is not None:
+            yield request
+            request = request.handover.request if request.handover else None

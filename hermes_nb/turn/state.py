@@ -22,6 +22,7 @@ from hermes_nb.tools.stored import READER
 from hermes_nb.turn.chain import Chain
 from hermes_nb.turn.prompting import NAMELESS, Wire, facts, system_prompt, with_identity
 from hermes_nb.turn.result import ExitReason, TurnResult
+from hermes_nb.turn.settings import settings_of
 from hermes_nb.vocabulary import events
 from hermes_nb.vocabulary.failures import in_words
 from hermes_nb.vocabulary.messages import Message, Usage
@@ -157,22 +158,29 @@ class TurnState:
         self.wire = Wire(request.history)
         self._call_ids = {call.id for message in request.history for call in message.tool_calls}
         self.shortened = any(message.role == "tool" and READER in message.text for message in request.history)
-        self.system = with_identity(request.system or self._own_system_prompt(), self.chain.provider)
-        self.recorder.tell(events.SystemPrompt(self.system))
+        self._begin_system_prompt()
         self.tell_budget("grant", self.budget.view())
         self.add(Message("user", request.prompt, facts=facts(request.day, self.system, self.history)))
 
     def hand_over(self) -> None:
         """Go on as another agent, if it is time."""
-        handover = self.request.handover
-        if handover is None or self.counts.iterations < handover.after:
-            return
-        self.request = request = replace(handover.request, handover=None)
-        self.chain.become(request.chain)
-        self.system = self._own_system_prompt()
+        while (handover := self.request.handover) and self.counts.iterations >= handover.after:
+            self.request, self.noticed = handover.request, False
+            request = self.request
+            self.chain.become(request.chain)
+            self.inbox.stop_after(request.policies.ceiling.stops_after - self.elapsed)
+            self.recorder.tell(events.Forked(handover.after, request.agent, settings_of(request)))
+            self._begin_system_prompt()
+            self.tell_budget("grant", handover.budget.take_over(self.budget))
+            self.budget = handover.budget
+            if handover.history is not None:
+                self.replace_history(list(handover.history))
+
+    def _begin_system_prompt(self) -> None:
+        """Take the prompt that the conversation has used so far, or build it anew."""
+        request = self.request
+        self.system = with_identity(request.system or self._own_system_prompt(), self.chain.provider)
         self.recorder.tell(events.SystemPrompt(self.system))
-        if handover.edit is not None:
-            self.replace_history(list(handover.edit(tuple(self.history))))
 
     def _own_system_prompt(self) -> str:
         request = self.request
@@ -387,6 +395,7 @@ def _fill_in(turn: events.Turn, result: TurnResult, counts: Counts) -> None:
     for name in ("iterations", "graces", "attempts", "retries", "fallbacks", "compressions", "refunds"):
         setattr(turn, name, getattr(counts, name))
     turn.tool_calls, turn.steers, turn.api_calls = counts.tool_calls, counts.steers, result.api_calls
+    turn.budget_limit = result.budget.limit  # a fork may have got another one
     turn.budget_used, turn.budget_remaining = result.budget.used, result.budget.remaining
     turn.usage, turn.cost_usd, turn.text = result.usage, result.cost_usd, result.text
     if result.failed:

@@ -88,6 +88,16 @@ class IterationBudget:
             self._sequence += 1
             return self._view()
 
+    def take_over(self, other: IterationBudget) -> BudgetView:
+        """Count here what was used of another budget, in whose place this one is spent from now on."""
+        before = other.view()
+        with self._lock:
+            for budget in self._line():
+                budget._used += before.used  # noqa: SLF001
+                budget._refunded += before.refunded  # noqa: SLF001
+                budget._sequence = max(budget._sequence, before.sequence) + 1  # noqa: SLF001
+            return self._view()
+
     def child(self, limit: int) -> IterationBudget:
         """A budget for a sub-agent: at most `limit` iterations, all of them drawn from this one too."""
         budget = IterationBudget(limit)

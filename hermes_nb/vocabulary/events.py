@@ -306,7 +306,7 @@ class MessageAdded:
 
 @dataclass(frozen=True, slots=True)
 class HistoryReplaced:
-    """A compression replaced the history by a smaller one."""
+    """Another history took the place of this one: compressed, with an answer's parts joined, or edited in a fork."""
 
     kind: ClassVar[str] = "history"
     messages: tuple[Message, ...]
@@ -388,6 +388,19 @@ class Checkpointed:
     snapshot: str
 
 
+@dataclass(frozen=True, slots=True)
+class Forked:
+    """What follows is no longer taken from the record: another agent goes on after iteration `after`.
+
+    Its system prompt is told next, then the history, if that was edited.
+    """
+
+    kind: ClassVar[str] = "fork"
+    after: int
+    agent: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
 Point: TypeAlias = (
     BudgetChanged
     | MessageAdded
@@ -399,6 +412,7 @@ Point: TypeAlias = (
     | Paused
     | Degraded
     | Checkpointed
+    | Forked
 )
 What: TypeAlias = Scoped | Point
 

@@ -133,6 +133,7 @@ _OWN: dict[tuple[str, str], Change] = {
     ("interrupt", "point"): points.interrupt,
     ("pause", "point"): points.paused,
     ("degraded", "point"): points.degraded,
+    ("fork", "point"): scopes.forked,
 }
 _CHILDREN: dict[tuple[str, str], Change] = {
     ("turn", "started"): scopes.child_started,

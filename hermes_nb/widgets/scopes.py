@@ -98,6 +98,15 @@ def turn_started(snapshot: Snapshot, event: Event) -> Snapshot:
     )
 
 
+def forked(snapshot: Snapshot, event: Event) -> Snapshot:
+    """From here on another agent's limits hold, and nothing is taken from the record."""
+    what = cast("events.Forked", event.what)
+    text = f"Live from here on, with the agent {safe.line(what.agent, 200)}"
+    row = Row(f"n{event.seq}", "note", event.at, event.iteration, text=text)
+    windows = {**snapshot.windows, **_windows(what.settings)}
+    return replace(snapshot, limits=_limits(what.settings), windows=windows, rows=snapshot.rows.plus(row))
+
+
 def _windows(settings: Mapping[str, Any]) -> dict[str, int]:
     chosen, chain = _number(settings, "compression.context_window"), settings.get("chain")
     entries = [entry for entry in chain if isinstance(entry, Mapping)] if isinstance(chain, list | tuple) else []

@@ -139,6 +139,88 @@ def test_a_fork_agrees_with_the_turn_up_to_its_point(chain, budget, deeds, windo
         assert all("Model: other" in chat.messages[0].text for chat in live)
 
 
+other_turns = {
+    "live_chain": st.lists(scripts, min_size=1, max_size=2),
+    "more": st.integers(1, 5),
+    "live_deeds": deeds,
+    "steer": st.sampled_from([None, "Count again."]),
+    "edits": st.booleans(),
+    "window": st.booleans(),
+}
+
+
+def forked(run: hn.Run, until: int, live_chain, more, live_deeds, steer, edits, window, **place) -> hn.Run:
+    """A fork by an agent that differs in everything, steered and interrupted too."""
+    models = [
+        script(*steps, name=name, model="other", context_window=3_000 if window else None, each_turn=True)
+        for name, steps in zip("xy", live_chain, strict=False)
+    ]
+    agent = hn.Agent(
+        models,
+        tools=[*WITH_HELPER[:2], helper.as_tool(name="helper", budget=2)],
+        name="other",
+        instructions="Be another one.",
+        budget=until + more,
+        retry=hn.Retry(attempts=2),
+        compression=hn.Compression(minimum=400, passes=2),
+        budget_notice=hn.BudgetNotice(),
+        guard=hn.RateGuard(shared=False),
+    )
+    ready: Future[hn.Run] = Future()
+    later = [(moment, deed) for moment, deed in live_deeds if moment > OPENING]
+    with no_waiting():
+        fork = replay(
+            run, until=until, agent=agent, steer=steer, edit=edited if edits else None,
+            sinks=[outside(ready, later, [])], **place,
+        )  # fmt: skip
+        ready.set_result(fork)
+        assert fork.wait(60)
+    return fork
+
+
+def edited(messages):
+    last = messages[-1]
+    return [*messages[:-1], last.__class__(last.role, f"edited: {last.text}", last.tool_calls, last.tool_call_id)]
+
+
+@settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
+@given(played_with=st.fixed_dictionaries(turns), forked_with=st.fixed_dictionaries(other_turns))
+def test_a_replay_of_a_fork_is_the_fork_again(played_with, forked_with):
+    run = played(**played_with)
+    for until in range(last_fork(run) + 1):
+        fork = forked(run, until, **forked_with)
+
+        check_that_it_is_again(replay(fork), fork)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    played_with=st.fixed_dictionaries(turns),
+    first=st.fixed_dictionaries(other_turns),
+    second=st.fixed_dictionaries(other_turns),
+)
+def test_a_fork_of_a_fork_agrees_with_it_up_to_its_point_and_is_replayed(played_with, first, second):
+    run = played(**played_with)
+    fork = forked(run, last_fork(run), **first)
+    for until in range(last_fork(fork) + 1):
+        again = forked(fork, until, **second | {"edits": False})
+
+        assert again.result().interrupted or told(again, until) == told(fork, until)
+        check_that_it_is_again(replay(again), again)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@given(played_with=st.fixed_dictionaries(turns), forked_with=st.fixed_dictionaries(other_turns))
+def test_a_replay_of_a_fork_from_the_logbook_is_the_fork_again(played_with, forked_with):
+    run = played(**played_with)
+    with tempfile.TemporaryDirectory() as place:
+        session = hn.Session(f"{place}/forks.db")
+        fork = forked(run, last_fork(run), session=session, **forked_with)
+        session.logbook.close()
+
+        check_that_it_is_again(replay(fork.turn_id, logbook=session.logbook.path), fork)
+
+
 def last_fork(run: hn.Run) -> int:
     """The last iteration after which the turn went on."""
     ended = [
@@ -154,9 +236,14 @@ def told(run: hn.Run, until: int) -> tuple[hn.Message, ...]:
     """The history at the end of an iteration."""
     history: list[hn.Message] = []
     for event in run.events:
-        if event.turn_id != run.turn_id or event.iteration > until:
+        if event.turn_id != run.turn_id:
             continue
-        if event.what.kind == "message" and (event.iteration or not history):
+        what = event.what
+        if what.kind == "iteration" and what.number > until:
+            break
+        if what.kind == "interrupt" and what.status == "observed":
+            break
+        if event.what.kind == "message":
             history.append(event.what.message)
         elif event.what.kind == "history":
             history = list(event.what.messages)

@@ -12,6 +12,7 @@ import time
 import pytest
 
 import hermes_nb as hn
+from hermes_nb.logbook import Logbook
 from hermes_nb.testing import call, calls, fails, no_waiting, say, script, span_tree
 from hermes_nb.vocabulary.messages import Message
 from tests.support import server as http
@@ -37,11 +38,11 @@ def agent(*steps, **settings) -> hn.Agent:
     return hn.Agent(script(*steps, stream=False, each_turn=True), **({"tools": [population], "budget": 8} | settings))
 
 
-def two_rounds(**settings) -> hn.Run:
+def two_rounds(session=False, **settings) -> hn.Run:
     made = agent(
         call("population", city="Lyon"), call("population", city="Lille"), say("Lyon, by 286,000."), **settings
     )
-    run = made.start("Which is larger?", session=settings.pop("session", False))
+    run = made.start("Which is larger?", session=session)
     run.result()
     runs.clear()
     return run
@@ -325,30 +326,205 @@ def test_a_fork_of_a_run_goes_on_with_its_own_agent():
     assert runs == ["Lyon", "Lille"], "live from iteration 2: the script begins anew"
 
 
-def test_a_fork_says_how_far_it_can_be_played_itself():
+def same(again: hn.Run, run: hn.Run) -> bool:
+    one, other = again.result(), run.result()
+    assert one.messages == other.messages
+    assert (one.exit_reason, one.detail, one.budget, one.usage) == (
+        other.exit_reason, other.detail, other.budget, other.usage,
+    )  # fmt: skip
+    assert span_tree(again.trace) == span_tree(run.trace)
+    assert budget(again) == budget(run)
+    return True
+
+
+def budget(run: hn.Run) -> dict:
+    return run.trace.budget_df()[["action", "delta", "limit", "used", "remaining"]].to_dict("list")
+
+
+def with_other_result(messages):
+    answered = messages[-1]
+    return [*messages[:-1], Message("tool", "9,999,999", tool_call_id=answered.tool_call_id, name=answered.name)]
+
+
+def in_another_process(turn_id: str, path) -> str:
+    code = """
+        import sys
+        import hermes_nb as hn
+        again = hn.replay(sys.argv[1], logbook=sys.argv[2])
+        result = again.result()
+        print(result.exit_reason, result.budget.limit, result.budget.used, [m.text for m in result.messages])
+    """
+    command = [sys.executable, "-c", textwrap.dedent(code), turn_id, str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert not done.stderr, done.stderr
+    return done.stdout.strip()
+
+
+@pytest.mark.parametrize("until", [0, 1, 2])
+def test_a_fork_is_replayed_with_all_that_was_handed_over(tmp_path, until):
+    run = two_rounds()
+    with no_waiting():
+        fork = hn.replay(
+            run,
+            until=until,
+            agent=agent(
+                call("population", city="Lille"), fails("overloaded", times=2), say("forked"),
+                name="other", budget=20, instructions="Be brief.", budget_notice=hn.BudgetNotice(share=0.1),
+            ),
+            steer="Count metropolitan areas.",
+            edit=with_other_result if until else None,
+            session=hn.Session(tmp_path / "forks.db"),
+        )  # fmt: skip
+        result = fork.result()
+    runs.clear()
+
+    assert result.text == "forked"
+    assert same(hn.replay(fork), fork)
+    assert runs == []
+    Logbook(tmp_path / "forks.db").close()
+    told = f"{result.exit_reason} {result.budget.limit} {result.budget.used} {[m.text for m in result.messages]}"
+    assert in_another_process(fork.turn_id, tmp_path / "forks.db") == told
+    agrees = hn.replay(fork, agent=fork.agent)
+    assert agrees.result().messages == result.messages
+    with pytest.raises(hn.ReplayMismatch, match=r"Be another|differs"):
+        hn.replay(fork, agent=fork.agent.with_(instructions="Be another.")).result()
+
+
+def test_a_fork_of_a_fork_is_replayed_and_keeps_what_the_first_one_edited():
+    run = two_rounds(budget_notice=hn.BudgetNotice(share=0.5), budget=4)
+    first = hn.replay(
+        run,
+        until=1,
+        edit=with_other_result,
+        agent=agent(call("population", city="Lille"), say("x"), budget=9, name="first"),
+    )
+    first.result()
+    for until in (0, 1, 2):
+        second = hn.replay(first, until=until, agent=agent(say("second"), name="second", budget=5))
+
+        assert second.result().text == "second"
+        assert ("9,999,999" in str(second.result().messages)) == (until > 0)
+        assert same(hn.replay(second), second)
+        again = hn.replay(second)
+        again.result()
+        assert same(hn.replay(again), second)
+
+
+def test_a_fork_goes_on_with_the_budget_of_its_agent_and_counts_what_was_used_before():
+    run = two_rounds(budget=3)
+    fork = hn.replay(run, until=2, agent=agent(call("population", city="Lille"), say("x"), budget=20))
+    shared = hn.IterationBudget(10)
+    other = hn.replay(run, until=1, agent=agent(say("x"), budget=shared))
+
+    assert (fork.result().budget.limit, fork.result().budget.used, fork.budget.view().limit) == (20, 4, 20)
+    assert budget(fork)["limit"][:3] == budget(run)["limit"][:3] == [3, 3, 3]
+    assert fork.trace.turns_df().loc[0, "budget_limit"] == 20
+    assert other.result().budget.used == shared.view().used == 2
+
+
+def test_a_conversation_that_was_rewound_is_replayed(tmp_path):
+    session = hn.Session(tmp_path / "talk.db")
+    run = two_rounds(session=session)
+    run.rewind(1)
+    later = run.reply("And Lille?")
+    later.result()
+    fork = hn.replay(
+        run, until=2, agent=agent(call("population", city="Lyon"), say("forked")), session=tmp_path / "f.db"
+    )
+    fork.result()
+    fork.rewind(3)
+    after = fork.reply("Sure?")
+    after.result()
+    session.logbook.close()
+    runs.clear()
+
+    assert len(later.request.history) == 3
+    assert len(after.request.history) == 7
+    for turn, path in ((run, "talk.db"), (later, "talk.db"), (fork, "f.db"), (after, "f.db")):
+        assert same(hn.replay(turn), turn)
+        assert same(hn.replay(turn.turn_id, logbook=tmp_path / path), turn)
+        assert in_another_process(turn.turn_id, tmp_path / path)
+    assert runs == []
+
+
+def test_what_is_said_to_a_fork_while_its_record_is_played_waits_for_its_point():
+    run = two_rounds()
+    fork = hn.replay(run, until=1, agent=agent(call("population", city="Lille"), say("forked")))
+    note = fork.steer("Count metropolitan areas.")
+    result = fork.result()
+
+    assert note.status == "delivered" or "before the next tool results" in note.reason
+    assert result.text == "forked"
+    again = hn.replay(fork)
+    late = again.steer("This comes too late.")
+    assert same(again, fork)
+    assert (late.status, late.reason) == ("undelivered", "the turn is a replay; it goes the recorded way")
+
+
+def test_a_fork_that_was_recorded_without_its_settings_says_how_far_it_can_be_played(monkeypatch):
     run = two_rounds()
     fork = hn.replay(run, until=1, agent=agent(call("population", city="Lille"), say("forked")))
     fork.result()
+    before = [event for event in fork.events if event.what.kind != "fork"]  # as the versions before told it
+    monkeypatch.setattr(type(fork), "events", before)
 
-    with pytest.raises(hn.ConfigurationError, match=f"is a fork.*until=0 to 1.*{run.turn_id}"):
+    with pytest.raises(hn.ConfigurationError, match=f"earlier version.*until=0 to 1.*{run.turn_id}"):
         hn.replay(fork)
-    with pytest.raises(hn.ConfigurationError, match="is a fork"):
+    with pytest.raises(hn.ConfigurationError, match="earlier version"):
         hn.replay(fork, until=2)
-    assert hn.replay(fork, until=1, agent=agent(call("population", city="Lille"), say("anew"))).result().text == "anew"
+    again = hn.replay(fork, until=1, agent=agent(call("population", city="Lille"), say("anew")))
+    assert again.result().text == "anew"
+
+
+def test_no_key_of_the_agent_that_goes_on_is_in_the_record_of_a_fork():
+    run = two_rounds()
+    refusal = http.status(400, {"error": {"message": "bad key k-12345678"}})
+    with Server(refusal) as server:
+        fork = hn.replay(run, until=1, agent=asked(server))
+        fork.result()
+
+    assert fork.result().failed
+    assert "k-12345678" not in repr(fork.events)
+
+
+def test_a_fork_has_the_time_of_its_agent():
+    run = two_rounds()
+    ceiling = hn.Ceiling(seconds=0.2, landing=0.1)
+    fork = hn.replay(run, until=1, agent=agent(say("too late", seconds=60), ceiling=ceiling))
+
+    assert fork.result(20).exit_reason == "ceiling_reached"
+    assert same(hn.replay(fork), fork)
+
+
+def test_a_turn_with_a_result_that_was_put_aside_is_replayed():
+    @hn.tool
+    def archive() -> str:
+        """Much."""
+        return "page " * 100_000
+
+    made = agent(call("archive"), call("read_result", file="see above"), say("read"), tools=[archive])
+    run = made.start("q")  # kept, so that the rest of the result can be read
+    run.result()
+    fork = hn.replay(run, until=1, agent=made.with_(name="other"))
+
+    assert [tool.name for tool in run.events[-4].what.tools] == ["archive", "read_result"]
+    assert same(hn.replay(run), run)
+    assert same(hn.replay(run.turn_id, logbook=Logbook().path), run)
+    assert fork.result().completed
+    assert hn.replay(run, agent=made, tools="live").result().messages == run.result().messages
 
 
 def test_a_fork_with_an_edited_result():
     run = two_rounds()
 
-    def edit(messages):
-        return [*messages[:-1], Message("tool", "9,999,999", tool_call_id=messages[-1].tool_call_id, name="population")]
-
     def answer(request):
         return say(f"seen {request.messages[-1].text}")
 
-    fork = hn.replay(run.trace, until=1, agent=agent(answer), edit=edit)
+    fork = hn.replay(run.trace, until=1, agent=agent(answer), edit=with_other_result)
 
     assert fork.result().text == "seen 9,999,999"
+    with pytest.raises(hn.ConfigurationError, match="history cannot be used"):
+        hn.replay(run.trace, until=1, agent=agent(answer), edit=lambda messages: [*messages, 5])
 
 
 def test_a_fork_at_nothing_is_the_prompt_again():
