@@ -92,11 +92,17 @@ def raw_stream(url: str, model: str) -> Callable[[], None]:
     return turn
 
 
-def ours(url: str, model: str, *, stream: bool = False, **options: Any) -> Callable[[], None]:
-    """A turn of ours."""
+def ours(url: str, model: str, *, stream: bool = False, look: bool = False, **options: Any) -> Callable[[], None]:
+    """A turn of ours; its spans are written when it is looked at."""
     provider = hn.OpenAIChat(model, base_url=url, api_key="sk-bench-000001", stream=stream)
     agent = hn.Agent(provider, tools=[add], instructions=SYSTEM, budget=10_000)
-    return lambda: agent.run(PROMPT, **options).raise_for_failure() and None
+
+    def turn() -> None:
+        result = agent.run(PROMPT, **options).raise_for_failure()
+        if look:
+            result.trace.span_rows()
+
+    return turn
 
 
 def compare(name: str, reference: Callable[[], None], way: Callable[[], None], rounds: int, per: int) -> None:
@@ -169,6 +175,9 @@ def main() -> None:
     with running() as url:
         model, per = f"tools-{arguments.calls}", arguments.calls + 1
         compare("everything on", raw(url, model), ours(url, model), arguments.rounds, per)
+        compare(
+            "everything on, its trace looked at", raw(url, model), ours(url, model, look=True), arguments.rounds, per
+        )
         compare("no logbook", raw(url, model), ours(url, model, session=False), arguments.rounds, per)
         os.environ["OTEL_SDK_DISABLED"] = "true"
         compare("no logbook, no spans", raw(url, model), ours(url, model, session=False), arguments.rounds, per)

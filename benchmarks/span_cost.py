@@ -4,7 +4,8 @@
 
 Each turn has 50 iterations of a chat, an attempt and a tool: 201 scopes. The ways run in turn, `repeat` times; printed
 are medians in microseconds of CPU per scope, as JSON lines. `bare` is the recorder without a sink, `sdk` starts and
-ends spans with the same attributes, `sink` is what every turn does, `file` and `content` add a file of OTLP JSON.
+ends spans with the same attributes, `sink` is what every turn does, `looked` writes its spans too, as a look at the
+trace does, `file` and `content` add a file of OTLP JSON.
 """
 
 from __future__ import annotations
@@ -68,6 +69,14 @@ def sdk():
     return run
 
 
+def looked():
+    """A turn whose spans somebody looks at."""
+    observed = observe()
+    turn([observed.sink])
+    for kept in observed.store.spans():
+        _ = kept.span
+
+
 def captured(folder, content):
     """Turns that a file captures."""
 
@@ -98,6 +107,7 @@ def main():
             "bare": lambda turns: timed(lambda: turn([]), turns),
             "sdk": lambda turns: timed(sdk(), turns),
             "sink": lambda turns: timed(lambda: turn([observe().sink]), turns),
+            "looked": lambda turns: timed(looked, turns),
             "file": captured(Path(folder), "none"),
             "content": captured(Path(folder), "new"),
         }

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from opentelemetry.sdk._logs import LogRecordProcessor
     from opentelemetry.sdk._logs.export import LogRecordExporter
     from opentelemetry.sdk.metrics.export import MetricExporter
-    from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
+    from opentelemetry.sdk.trace import SpanProcessor
     from opentelemetry.sdk.trace.export import SpanExporter
 
     from hermes_nb.telemetry.exporting import Lines
@@ -70,17 +70,17 @@ class _Held(ABC):
         self._sending: threading.Thread | None = None
         self._broken = False
 
-    def take(self, span: ReadableSpan, kept: Kept) -> None:
+    def take(self, kept: Kept) -> None:
         """Prepare a span and pass it on."""
         try:
-            self._pass_on(span, kept)
+            self._pass_on(kept)
         except Exception:
             if not self._broken:
                 logger.warning("a span could not be prepared for %s and is left out there", self.name, exc_info=True)
             self._broken = True
 
     @abstractmethod
-    def _pass_on(self, span: ReadableSpan, kept: Kept) -> None:
+    def _pass_on(self, kept: Kept) -> None:
         """Make of a span what this destination wants."""
 
     def send(self) -> None:
@@ -125,8 +125,8 @@ class SpanChannel(_Held):
         )
         super().__init__(name, self._spans, quiet, file)
 
-    def _pass_on(self, span: ReadableSpan, kept: Kept) -> None:
-        self._spans.on_end(self._rendering(span, kept))
+    def _pass_on(self, kept: Kept) -> None:
+        self._spans.on_end(self._rendering(kept))
 
 
 class LogChannel(_Held):
@@ -165,9 +165,9 @@ class LogChannel(_Held):
         self._logger = provider.get_logger(SCOPE_NAME, version())
         super().__init__(name, processor, quiet, file)
 
-    def _pass_on(self, span: ReadableSpan, kept: Kept) -> None:
+    def _pass_on(self, kept: Kept) -> None:
         if kept.what is not None:
-            for record in records(self._rendering(span, kept), kept.what):
+            for record in records(self._rendering(kept), kept.what):
                 self._logger.emit(record)
 
 
@@ -201,7 +201,7 @@ class MetricChannel:
         assert provider is not None, "a channel has an exporter or a provider"
         self.sink: Sink | None = MetricSink(provider.get_meter(SCOPE_NAME, version()), release)
 
-    def take(self, span: ReadableSpan, kept: Kept) -> None:
+    def take(self, kept: Kept) -> None:
         """Nothing: events are enough."""
 
     def send(self) -> None:

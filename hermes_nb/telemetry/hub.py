@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from opentelemetry.context import Context
     from opentelemetry.sdk.trace import ReadableSpan, Span
 
+    from hermes_nb.telemetry.deferred import Deferred
     from hermes_nb.telemetry.spans import TurnSpans
     from hermes_nb.telemetry.store import Kept, LiveStore
     from hermes_nb.vocabulary.events import Sink
@@ -63,7 +64,7 @@ class Outlet(Protocol):
     def sink(self) -> Sink | None:
         """Wants each turn's events as well."""
 
-    def take(self, span: ReadableSpan, kept: Kept) -> None:
+    def take(self, kept: Kept) -> None:
         """One span that has ended; never raises, never waits for a network."""
 
     def send(self) -> None:
@@ -84,19 +85,19 @@ class Hub(SpanProcessor):
         self._providers: WeakValueDictionary[int, object] = WeakValueDictionary()
         self._lock = threading.Lock()
 
-    def on_start(self, span: Span, parent_context: Context | None = None) -> None:
+    def on_start(self, span: Span | Deferred, parent_context: Context | None = None) -> None:
         """Keep the span, if a turn is around it."""
         if (place := here(parent_context)) is not None:
             kept = place.store.add(span, place.turn_id)
             self._open[span.get_span_context().span_id] = kept
 
-    def on_end(self, span: ReadableSpan) -> None:
+    def on_end(self, span: ReadableSpan | Deferred) -> None:
         """Hand the span on."""
         context = span.get_span_context()
         kept = self._open.pop(context.span_id, None) if context is not None else None
         if kept is not None:
             for outlet in self.outlets:
-                outlet.take(span, kept)
+                outlet.take(kept)
 
     def shutdown(self) -> None:
         """Nothing: the outlets outlive a provider of the user's that is shut down."""
@@ -171,6 +172,10 @@ class _TurnIds(RandomIdGenerator):
         """The turn's trace, or a random one; asked for before the span's id."""
         wanted = getattr(self._next, "value", None)
         return super().generate_trace_id() if wanted is None else mapping.trace_id(wanted[0])
+
+    def is_trace_id_random(self) -> bool:
+        """Not promised: a turn's id may be one of the user's."""
+        return False
 
 
 IDS: Final = _TurnIds()

@@ -58,7 +58,7 @@ def observe(tracer_provider: TracerProvider | None = None) -> Observation:
         store.notes.append(f"no spans here: {type(provider).__qualname__} takes no span processor")
     tracer = provider.get_tracer(SCOPE_NAME, version())
     if tracer_provider is None:
-        spans = SpanSink(tracer, store=store, openinference=False)
+        spans = SpanSink(tracer, store=store, openinference=False, defer=True)
     else:
         spans = SpanSink(tracer, store=store, content=content_of_environment())
     return Observation(_spread(others, spans) if others else spans, store)

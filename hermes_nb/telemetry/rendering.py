@@ -52,8 +52,9 @@ class Rendering:
         self._input = hidden.text("INPUT", self._redact)
         self._output = hidden.text("OUTPUT", self._redact)
 
-    def __call__(self, span: ReadableSpan, kept: Kept) -> ReadableSpan:
+    def __call__(self, kept: Kept) -> ReadableSpan:
         """The span as this reader sees it; a span of the user's own as it is."""
+        span = kept.span
         if kept.what is None:
             return span
         return ReadableSpan(

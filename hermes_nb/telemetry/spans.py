@@ -1,4 +1,4 @@
-"""The span sink: writes a turn's events as OpenTelemetry spans.
+"""The span sink: makes OpenTelemetry spans of a turn's events.
 
 The context manager that the sink returns for a scope makes its span the current one in the very task or thread that
 does the work, so that spans which the user opens there get the right parent.
@@ -7,15 +7,16 @@ does the work, so that spans which the user opens there get the right parent.
 from __future__ import annotations
 
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from opentelemetry import context as otel
-from opentelemetry.trace import Link, SpanKind, StatusCode, set_span_in_context
+from opentelemetry.trace import Link, set_span_in_context
 
 from hermes_nb.telemetry import mapping, semconv
-from hermes_nb.telemetry.content import content_attributes, point_content
-from hermes_nb.telemetry.hub import HERE, HUB, IDS, Here, here
-from hermes_nb.telemetry.redaction import safe_attributes, without_keys
+from hermes_nb.telemetry.deferred import Deferred
+from hermes_nb.telemetry.hub import HERE, HUB, Here, here
+from hermes_nb.telemetry.pen import Pen
 from hermes_nb.telemetry.store import LiveStore
 from hermes_nb.vocabulary import events
 
@@ -34,11 +35,10 @@ if TYPE_CHECKING:
 
 _LINKING: Final = (events.Turn, events.Fallback)
 """The scopes that point at other spans than their parent."""
-_KINDS: Final = {"internal": SpanKind.INTERNAL, "client": SpanKind.CLIENT}
 
 
 class SpanSink:
-    """A sink that writes the spans of a turn, and of the turns of its sub-agents.
+    """A sink that makes the spans of a turn, and of the turns of its sub-agents.
 
     Args:
         tracer: Makes the spans.
@@ -46,6 +46,7 @@ class SpanSink:
         content: Whether what was said goes onto the spans themselves. Captures add it for themselves, from the store.
         openinference: Whether what viewers of OpenInference read goes onto the spans themselves.
         redact: Applied to every text that people or models wrote; takes out what has the form of a key, if left out.
+        defer: Write a span only when somebody looks at it; for a tracer whose spans nobody else waits for.
     """
 
     def __init__(
@@ -56,12 +57,11 @@ class SpanSink:
         content: Content = "none",
         openinference: bool = True,
         redact: Callable[[str], str] | None = None,
+        defer: bool = False,
     ) -> None:
         self.store = LiveStore() if store is None else store
-        self.tracer = tracer
-        self.content = content
-        self.openinference = openinference
-        self.redact = redact or without_keys
+        self.pen = Pen(tracer, content=content, openinference=openinference, redact=redact)
+        self.defer = defer
         self._turns: dict[str, TurnSpans] = {}
 
     def __call__(self, event: Event) -> AbstractContextManager[object] | None:
@@ -80,17 +80,6 @@ class SpanSink:
         if isinstance(event.what, events.Turn):
             del self._turns[event.turn_id]  # it refers to this sink: nothing is left for the garbage collector
         return None
-
-    def end_attributes(self, event: Event, kept: Kept | None) -> dict[str, Any]:
-        """What a span is given when it ends, safe to be written."""
-        out = mapping.end_attributes(event, openinference=self.openinference)
-        if kept is not None and self.content != "none":
-            out |= content_attributes(kept, self.content, redact=self.redact, openinference=self.openinference)
-        return self.safe(out)
-
-    def safe(self, attributes: dict[str, Any]) -> dict[str, Any]:
-        """The attributes without keys."""
-        return safe_attributes(attributes, self.redact)
 
 
 class _Open:
@@ -116,6 +105,13 @@ class _Open:
             otel.detach(self._token)
             self._token = None
         self.end()
+
+    def write(self, stroke: Callable[..., None], *what: Any) -> None:
+        """Write something onto the span: now, or when somebody looks at it."""
+        if isinstance(self.span, Deferred):
+            self.span.later(partial(stroke, *what))
+        else:
+            stroke(*what, self.span)
 
     def end(self) -> None:
         """End the span, once."""
@@ -147,17 +143,8 @@ class TurnSpans:
         """Start the span of a scope."""
         what: Any = event.what
         around = self._around(event)
-        IDS.expect(self._turn_id, event.scope)
-        span = self._sink.tracer.start_span(
-            mapping.span_name(what),
-            around,
-            kind=_KINDS[mapping.span_kind(what)],
-            attributes=self._sink.safe(mapping.start_attributes(event)),
-            links=self._links(event.what) if isinstance(what, _LINKING) else None,
-            start_time=event.at,
-            record_exception=False,
-            set_status_on_exception=False,
-        )
+        links = self._links(what) if isinstance(what, _LINKING) else None
+        span = self._begun(event, around, links)
         place = Here(self._sink.store, self._turn_id, event.scope)
         context = otel.set_value(HERE, place, set_span_in_context(span, around))
         if isinstance(what, events.Chat):
@@ -168,6 +155,14 @@ class TurnSpans:
         self._contexts[event.scope] = number
         self._began(event, opened)
         return opened
+
+    def _begun(self, event: Event, around: Context, links: list[Link] | None) -> Span:
+        """The span, written or deferred."""
+        if not self._sink.defer:
+            return self._sink.pen.begin(event, around, links)
+        span = Deferred(self._sink.pen, event, around, links)
+        HUB.on_start(span, around)
+        return span
 
     def _began(self, event: Event, opened: _Open) -> None:
         """Keep what the span stands for, and write down what was waiting for it."""
@@ -216,17 +211,9 @@ class TurnSpans:
         opened.end_time = event.at
         if opened.kept is not None:
             opened.kept.what = what
-        opened.span.set_attributes(self._sink.end_attributes(event, opened.kept))
-        if mapping.failed(event):
-            self._fail(opened.span, what, event.at)
+        opened.write(self._sink.pen.end, event, opened.kept if self._sink.pen.content != "none" else None)
         if isinstance(what, events.Turn):
             self._finish(event.at)
-
-    def _fail(self, span: Span, what: Scoped, at: int) -> None:
-        if (exception := mapping.exception(what)) is not None:
-            span.add_event(semconv.EVENT_EXCEPTION, self._sink.safe(exception), timestamp=at)
-        words = self._sink.safe({semconv.EXCEPTION_MESSAGE: mapping.description(what)})
-        span.set_status(StatusCode.ERROR, words[semconv.EXCEPTION_MESSAGE] or None)
 
     def _finish(self, at: int) -> None:
         """The turn is over: nothing waits any longer, and no span stays open."""
@@ -273,13 +260,9 @@ class TurnSpans:
     def _write(self, place: _Open, event: Event, mark: Mark) -> None:
         if not place.span.is_recording():
             return
-        attributes = mark.attributes
-        if isinstance(event.what, events.Steered):
-            if place.kept is not None:
-                place.kept.points = {**place.kept.points, event.at: event.what}
-            if self._sink.content != "none":
-                attributes = attributes | point_content(event.what, redact=self._sink.redact)
-        place.span.add_event(mark.name, self._sink.safe(attributes), timestamp=event.at)
+        if isinstance(event.what, events.Steered) and place.kept is not None:
+            place.kept.points = {**place.kept.points, event.at: event.what}
+        place.write(self._sink.pen.mark, event, mark)
 
 
 def _told_already(context: Context) -> Context:

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
+from hermes_nb.telemetry.deferred import Deferred
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
@@ -23,7 +25,7 @@ class Kept:
     """One span and what it stands for.
 
     Attributes:
-        span: The span itself; while it is open its attributes grow and its `end_time` is None.
+        source: The span, which may have yet to be written.
         turn_id: The turn that it belongs to; also set for spans that the user opened in a tool.
         what: The scope that the span tells of, with all that was said; None for the user's spans.
         previous: For a chat, the one before it in the same turn and for the same purpose.
@@ -31,12 +33,17 @@ class Kept:
         points: What its span events tell of, by their time in nanoseconds, where more was said than they show.
     """
 
-    span: ReadableSpan
+    source: ReadableSpan | Deferred
     turn_id: str
     what: Scoped | None = None
     previous: Chat | None = None
     system: str = ""
     points: Mapping[int, Point] = field(default_factory=lambda: _NOTHING)
+
+    @property
+    def span(self) -> ReadableSpan:
+        """The span itself; while it is open its attributes grow and its `end_time` is None."""
+        return self.source.written() if isinstance(self.source, Deferred) else self.source
 
 
 class LiveStore:
@@ -53,7 +60,7 @@ class LiveStore:
         self._kept: dict[int, Kept] = {}
         self._lock = threading.Lock()
 
-    def add(self, span: ReadableSpan, turn_id: str) -> Kept:
+    def add(self, span: ReadableSpan | Deferred, turn_id: str) -> Kept:
         """Keep a span that has just started; the same span is kept once."""
         number = _number(span)
         with self._lock:
@@ -79,20 +86,20 @@ class LiveStore:
     def __repr__(self) -> str:
         """Shows the state: `<LiveStore 12 spans, 2 open>`."""
         kept = self.spans()
-        return f"<LiveStore {len(kept)} spans, {sum(k.span.end_time is None for k in kept)} open>"
+        return f"<LiveStore {len(kept)} spans, {sum(k.source.end_time is None for k in kept)} open>"
 
 
 def _subtree(kept: list[Kept], turn_id: str) -> Iterator[Kept]:
     """The spans of a turn and what is below them; parents always come before their children."""
     inside: set[int] = set()
     for item in kept:
-        parent = item.span.parent
+        parent = item.source.parent
         if item.turn_id == turn_id or (parent is not None and parent.span_id in inside):
-            inside.add(_number(item.span))
+            inside.add(_number(item.source))
             yield item
 
 
-def _number(span: ReadableSpan) -> int:
+def _number(span: ReadableSpan | Deferred) -> int:
     context = span.get_span_context()
     assert context is not None, "spans of the SDK always have a context"
     return context.span_id

@@ -16,7 +16,7 @@ from hermes_nb.turn.prompting import Wire
 from hermes_nb.vocabulary.messages import ToolCall
 from tests.support.anything import TOOLS, deeds, failures, finishes, ids, outside
 from tests.support.pairing import problems
-from tests.support.records import check_record, check_trace
+from tests.support.records import AtOnce, check_record, check_spans, check_trace
 
 names = st.sampled_from(["count", "refuse", "glance", "fetch", "Count", "no_such_tool", ""])
 arguments = st.sampled_from(
@@ -37,8 +37,9 @@ def test_every_turn_ends_within_its_bound_with_a_valid_history_and_a_complete_re
     agent = hn.Agent(models, tools=TOOLS, budget=budget, refund=hn.Refund(limit=4))
     told: list[hn.Event] = []
     started: Future[hn.Run] = Future()
+    at_once = AtOnce()
     with no_waiting():
-        started.set_result(agent.start("q", session=False, sinks=[outside(started, deeds, told)]))
+        started.set_result(agent.start("q", session=False, sinks=[at_once, outside(started, deeds, told)]))
     result = started.result().result(timeout=60)
 
     assert result.iterations <= budget + result.refunds + 1
@@ -47,6 +48,7 @@ def test_every_turn_ends_within_its_bound_with_a_valid_history_and_a_complete_re
     assert len({c.id for m in result.messages for c in m.tool_calls}) == sum(len(m.tool_calls) for m in result.messages)
     check_record(told)
     check_trace(result)
+    check_spans(result, at_once)
     notes = [e.what for e in told if e.what.kind == "steer"]
     delivered = {n.id for n in notes if n.status == "delivered"}
     undelivered = {n.id for n in notes if n.status == "undelivered"}

@@ -8,7 +8,7 @@ test it came from.
 from __future__ import annotations
 
 import json
-import threading
+from collections import deque
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 _TYPES = {"string": str, "int": int, "double": float, "boolean": bool}
 _LATER = 5  # problems shown of one test
+_MANY = 2_000  # spans that wait for the end of their test
 
 
 @cache
@@ -140,28 +141,32 @@ def _fits(value: Any, attribute: Mapping[str, Any]) -> bool:
 
 
 class Contract:
-    """Takes every ended span, and remembers what is wrong with it."""
+    """Takes every ended span, and looks some time later what is wrong with it: a look writes a span."""
 
     sink = None
 
     def __init__(self) -> None:
         self.seen = 0
-        self._problems: list[str] = []
-        self._lock = threading.Lock()
+        self._problems: set[str] = set()
+        self._waiting: deque[Kept] = deque()
 
-    def take(self, span: ReadableSpan, kept: Kept) -> None:
-        """Compare a span, and what a reader with everything switched on sees of it."""
+    def take(self, kept: Kept) -> None:
+        """Keep a span until the test is over, or until there are many."""
+        self._waiting.append(kept)
+        if len(self._waiting) > _MANY:
+            self._problems.update(self._compared(self._waiting.popleft()))
+
+    def _compared(self, kept: Kept) -> list[str]:
+        """What is wrong with a span, and with what a reader with everything switched on sees of it."""
         from hermes_nb.telemetry.hiding import Hidden
         from hermes_nb.telemetry.logs import records
         from hermes_nb.telemetry.rendering import Rendering
 
         if kept.what is None:
-            return
-        shown = Rendering("new", Hidden())(span, kept)
-        found = problems_of_span(span) + problems_of_span(shown) + problems_of_logs(records(shown, kept.what))
-        with self._lock:
-            self.seen += 1
-            self._problems += found
+            return []
+        self.seen += 1
+        shown = Rendering("new", Hidden())(kept)
+        return problems_of_span(kept.span) + problems_of_span(shown) + problems_of_logs(records(shown, kept.what))
 
     def send(self) -> None:
         """Nothing is held."""
@@ -172,9 +177,10 @@ class Contract:
 
     def problems(self) -> list[str]:
         """What was found since the last time."""
-        with self._lock:
-            found, self._problems = self._problems, []
-        return sorted(set(found))
+        found, self._problems = self._problems, set()
+        while self._waiting:
+            found.update(self._compared(self._waiting.popleft()))
+        return sorted(found)
 
 
 CONTRACT = Contract()

@@ -36,7 +36,7 @@ def valid(name: str, text: str):
 
 
 def kept(what, previous=None, system="") -> Kept:
-    return Kept(span=None, turn_id="t", what=what, previous=previous, system=system)
+    return Kept(source=None, turn_id="t", what=what, previous=previous, system=system)
 
 
 def chat(*messages: Message, reply: Reply | None = None, tools=(POPULATION,)) -> events.Chat:

@@ -1,0 +1,141 @@
+"""A span that is written when somebody looks at it.
+
+To write a span costs more than all else that happens to it, and of the most turns nobody ever looks at one. What is to
+be written is known from the events of the scope, so it can wait: until a frame or a picture is made, until the span
+ends and a destination wants it, or until a tool asks for the span around it and writes onto it.
+"""
+
+from __future__ import annotations
+
+from operator import methodcaller
+from threading import RLock
+from time import time_ns
+from typing import TYPE_CHECKING, Final, cast
+
+from opentelemetry.context import Context
+from opentelemetry.trace import NonRecordingSpan, Span, SpanContext, TraceFlags, get_current_span, set_span_in_context
+
+from hermes_nb.telemetry import mapping
+from hermes_nb.telemetry.hub import HUB
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from opentelemetry.sdk.trace import Span as SdkSpan
+    from opentelemetry.trace import Link, Status, StatusCode
+    from opentelemetry.util.types import AnyValue, Attributes
+
+    from hermes_nb.telemetry.pen import Pen
+    from hermes_nb.vocabulary.events import Event
+
+
+_RANDOM: Final[int] = getattr(TraceFlags, "RANDOM_TRACE_ID", 0)
+"""Handed down from a parent, by the versions of the SDK that know it."""
+
+
+class Deferred(Span):
+    """The span of a scope; safe to use from any thread.
+
+    It holds nothing that leads back to itself, so that nothing is left for the garbage collector.
+
+    Args:
+        pen: Writes it.
+        event: The scope's `started`.
+        around: The context that it starts in.
+        links: To other spans.
+
+    Attributes:
+        parent: The span around it; None if there is none.
+        end_time: In nanoseconds; None while it is open.
+    """
+
+    def __init__(self, pen: Pen, event: Event, around: Context, links: Sequence[Link] | None) -> None:
+        above = get_current_span(around).get_span_context()
+        self.parent = above if above.is_valid else None
+        self.end_time: int | None = None
+        self._context = SpanContext(
+            above.trace_id if above.is_valid else mapping.trace_id(event.turn_id),
+            mapping.span_id(event.turn_id, event.scope),
+            is_remote=False,
+            trace_flags=TraceFlags(TraceFlags.SAMPLED | above.trace_flags & _RANDOM),
+            trace_state=above.trace_state,
+        )
+        self._begin = (pen, event, links)
+        self._later: list[Callable[[Span], object]] = []
+        self._span: SdkSpan | None = None
+        self._lock = RLock()
+
+    def later(self, stroke: Callable[[Span], object]) -> None:
+        """Write something when the span is written; now, if it is."""
+        with self._lock:
+            if self._span is None:
+                self._later.append(stroke)
+            else:
+                stroke(self._span)
+
+    def written(self) -> SdkSpan:
+        """The span itself."""
+        with self._lock:
+            if self._span is None:
+                pen, event, links = self._begin
+                around = Context()
+                if self.parent is not None:
+                    around = set_span_in_context(NonRecordingSpan(self.parent), around)
+                span = self._span = cast("SdkSpan", pen.begin(event, around, links))
+                for stroke in self._later:
+                    stroke(span)
+                self._later.clear()
+            return self._span
+
+    # ------------------------------------------------------------------------------------- as any other span
+
+    def get_span_context(self) -> SpanContext:
+        """The ids, which are known before anything is written."""
+        return self._context
+
+    def is_recording(self) -> bool:
+        """Whether the span is still open."""
+        return self.end_time is None
+
+    def end(self, end_time: int | None = None) -> None:
+        """End the span, once."""
+        with self._lock:
+            if self.end_time is not None:
+                return
+            self.end_time = time_ns() if end_time is None else end_time
+            self.later(methodcaller("end", self.end_time))
+        HUB.on_end(self)
+
+    def set_attributes(self, attributes: Mapping[str, AnyValue]) -> None:
+        """Write it, and set attributes."""
+        self.written().set_attributes(attributes)
+
+    def set_attribute(self, key: str, value: AnyValue) -> None:
+        """Write it, and set an attribute."""
+        self.written().set_attribute(key, value)
+
+    def add_event(self, name: str, attributes: Attributes = None, timestamp: int | None = None) -> None:
+        """Write it, and add an event."""
+        self.written().add_event(name, attributes, timestamp)
+
+    def add_link(self, context: SpanContext, attributes: Attributes = None) -> None:
+        """Write it, and add a link."""
+        self.written().add_link(context, attributes)
+
+    def update_name(self, name: str) -> None:
+        """Write it, and give it another name."""
+        self.written().update_name(name)
+
+    def set_status(self, status: Status | StatusCode, description: str | None = None) -> None:
+        """Write it, and set its status."""
+        self.written().set_status(status, description)
+
+    def record_exception(
+        self,
+        exception: BaseException,
+        attributes: Attributes = None,
+        timestamp: int | None = None,
+        escaped: bool = False,
+    ) -> None:
+        """Write it, and record an exception."""
+        self.written().record_exception(exception, attributes, timestamp, escaped)
