@@ -168,8 +168,9 @@ class _Turn:
 
     def _span(self, scope: _Scope, previous: dict[str, events.Chat]) -> SpanRow:
         started, ended, what = scope.started, scope.ended, scope.what
-        attributes = mapping.start_attributes(started)
-        attributes |= mapping.end_attributes(ended, openinference=False) if ended else {}
+        known = mapping.end_attributes(ended, openinference=False) if ended else {}
+        begun = mapping.start_attributes(started)
+        attributes = {key: value for key, value in begun.items() if key not in known} | known  # in the SDK's order
         kept = Kept(None, self._turn_id, what, system=self._system)  # type: ignore[arg-type]  # there is no span
         if isinstance(what, events.Chat):
             kept.previous = previous.get(what.purpose)
