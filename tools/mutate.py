@@ -111,9 +111,6 @@ WARM = ("anyio", "httpx", "hypothesis", "opentelemetry.sdk.trace", "pandas", "py
 """What nearly every test imports; loaded once."""
 
 BOUNDS = {ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt}
-LONGEST = 120
-"""Seconds of a processor after which a change that makes something go on for ever counts as noticed."""
-
 TOLD, NOTICED = ".told", ".noticed"
 WARNED = "ignore:Module already imported"
 EXACT = 20  # whole numbers up to this change by one, all others by a tenth
@@ -249,19 +246,22 @@ def _shorter(table: Table) -> Iterator[Change]:
 # --------------------------------------------------------------------------------------- who notices
 
 
-def passes(tree: Path, tests: tuple[str, ...]) -> bool:
-    """Whether these tests pass in that tree; in a fork, so that nothing has to be imported anew but the tree itself."""
+def passes(tree: Path, tests: tuple[str, ...], seconds: int = resource.RLIM_INFINITY) -> bool:
+    """Whether these tests pass in that tree; in a fork, so that nothing has to be imported anew but the tree itself.
+
+    What goes on for ever fails after so many seconds of a processor.
+    """
     if child := os.fork():
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     code = 1
     try:
+        resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
         code = _test(tree, tests)
     finally:
         os._exit(code)  # nothing of the parent is unwound here
 
 
 def _test(tree: Path, tests: tuple[str, ...]) -> int:
-    resource.setrlimit(resource.RLIMIT_CPU, (LONGEST, LONGEST))
     os.chdir(tree)
     sys.path.insert(0, str(tree))
     os.environ["PYTHONPATH"] = str(tree)
@@ -279,12 +279,13 @@ def tried(tree: Path, module: str) -> tuple[int, int]:
     """Try the changes of a module; how many there were, and how many of them fared otherwise than they should."""
     path, tests = tree / f"hermes_nb/{module}.py", TESTS[module]
     source = path.read_text(encoding="utf-8")
+    before = _spent()
     if not passes(tree, tests):
         sys.exit(f"{(tree / TOLD).read_text()}\nThe tests of {module} fail as they are.")
-    found, wrong = mutants(source), 0
+    found, wrong, enough = mutants(source), 0, round(10 + 2 * (_spent() - before))
     for mutant in found:
         _write(path, changed(source, mutant))
-        survived, same = passes(tree, tests), any(known.holds(module, source, mutant) for known in SAME)
+        survived, same = passes(tree, tests, enough), any(known.holds(module, source, mutant) for known in SAME)
         if survived != same:
             wrong += 1
             print(
@@ -293,6 +294,12 @@ def tried(tree: Path, module: str) -> tuple[int, int]:
             )
     _write(path, source)
     return len(found), wrong
+
+
+def _spent() -> float:
+    """Seconds of a processor that the forks have used."""
+    spent = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return spent.ru_utime + spent.ru_stime
 
 
 def _write(path: Path, source: str) -> None:

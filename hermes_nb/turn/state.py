@@ -26,6 +26,7 @@ from hermes_nb.turn.settings import settings_of
 from hermes_nb.vocabulary import events
 from hermes_nb.vocabulary.failures import in_words
 from hermes_nb.vocabulary.messages import Message, Usage
+from hermes_nb.vocabulary.texts import mended
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -210,14 +211,15 @@ class TurnState:
         self.recorder.tell(events.SystemPrompt(self.system))
 
     def with_own_ids(self, reply: Reply) -> Reply:
-        """The reply with a name for each call and with ids unique in the conversation: each result finds its call."""
+        """The reply with a name for each call, and with ids that are text and unique: each result finds its call."""
         calls = tuple(map(self._named, reply.tool_calls))
         if calls == reply.tool_calls:
             return reply
         return reply.with_(message=replace(reply.message, tool_calls=calls))
 
     def _named(self, call: ToolCall) -> ToolCall:
-        call_id = call.id if call.id and call.id not in self._call_ids else f"call_{secrets.token_hex(8)}"
+        kept = call.id and call.id == mended(call.id) and call.id not in self._call_ids
+        call_id = call.id if kept else f"call_{secrets.token_hex(8)}"
         self._call_ids.add(call_id)
         return replace(call, id=call_id, name=call.name.strip() or NAMELESS)
 

@@ -89,6 +89,17 @@ def test_thoughts_that_must_go_back_as_they_came_hold_nothing_that_no_server_rea
     assert refused(server) == []
 
 
+def test_an_id_that_no_server_reads_is_exchanged_for_one_that_all_do():
+    odd = calls(call("population", city="Lyon", id="\ud83d"), call("population", city="Lille", id="\ud800"))
+    for api in APIS:
+        with Server(odd, say("758,000")) as server, no_waiting():
+            result = agent(server, api).run("How many?", session=False)
+
+        assert [m.text for m in result.messages if m.role == "tool"] == ["522000", "236000"]
+        json.dumps(result.as_dict(), ensure_ascii=False).encode()
+        assert refused(server) == []
+
+
 def test_a_server_that_uses_one_id_for_all_calls_gets_each_result_back_for_its_call():
     twice = calls(call("population", city="Lyon", id="x"), call("population", city="Lille", id="x"))
     for api in APIS:
