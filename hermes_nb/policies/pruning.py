@@ -98,9 +98,8 @@ def _shorter(message: Message, calls: dict[str, ToolCall], *, duplicate: bool) -
         short = digest(message, calls.get(message.tool_call_id or ""))
         pictures = not isinstance(message.content, str)
         return replace(message, content=short) if pictures or len(message.text) > LONG_RESULT else message
-    if any(len(call.arguments) > LONG_ARGUMENTS for call in message.tool_calls):
-        return replace(message, tool_calls=tuple(map(_with_short_arguments, message.tool_calls)))
-    return message
+    cut = tuple(map(_with_short_arguments, message.tool_calls))
+    return message if cut == message.tool_calls else replace(message, tool_calls=cut)
 
 
 def _with_short_arguments(call: ToolCall) -> ToolCall:

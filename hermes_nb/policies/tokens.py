@@ -26,32 +26,37 @@ IMAGE = 1_500
 PER_MESSAGE, PER_CALL = 4, 10
 """Tokens of the markers around a message, and around a call and its id."""
 
-_KINDS: tuple[tuple[Iterable[int], float], ...] = (
-    (string.ascii_letters.encode(), 0.24),
-    (string.digits.encode(), 0.84),
-    (b" ", 0.06),
-    (b"\n\t\r", 0.8),
-    (string.punctuation.encode(), 0.48),
-    (range(0xC2, 0xCC), 1.84),  # first bytes of UTF-8: accented Latin,
-    (range(0xCC, 0xD0), 0.96),  # Greek,
-    (range(0xD0, 0xD4), 0.47),  # Cyrillic,
-    (range(0xD4, 0xD8), 1.0),  # Armenian and Hebrew,
-    (range(0xD8, 0xE0), 0.77),  # Arabic,
-    (range(0xE0, 0xE1), 1.17),  # the scripts of India, Thai,
-    (range(0xE1, 0xE3), 1.0),  # Georgian and others, marks and symbols,
-    (range(0xE3, 0xE4), 0.78),  # kana,
-    (range(0xE4, 0xEA), 1.0),  # Chinese characters,
-    (range(0xEA, 0xF0), 0.98),  # Hangul, full-width forms,
-    (range(0xF0, 0xF5), 2.66),  # emoji
+_ASCII = (
+    (string.ascii_letters, 0.24),
+    (string.digits, 0.84),
+    (" ", 0.06),
+    ("\n\t\r", 0.8),
+    (string.punctuation, 0.48),
 )
+_SCRIPTS = (
+    (0xC2, 1.84),  # accented Latin: first bytes of UTF-8, from here to the next line
+    (0xCC, 0.96),  # Greek
+    (0xD0, 0.47),  # Cyrillic
+    (0xD4, 1.0),  # Armenian and Hebrew
+    (0xD8, 0.77),  # Arabic
+    (0xE0, 1.17),  # the scripts of India, Thai
+    (0xE1, 1.0),  # Georgian and others, marks and symbols
+    (0xE3, 0.78),  # kana
+    (0xE4, 1.0),  # Chinese characters
+    (0xEA, 0.98),  # Hangul, full-width forms
+    (0xF0, 2.66),  # emoji
+)
+_FACTORS = [factor for _, factor in (*_ASCII, *_SCRIPTS)]
 
 
 def _table() -> bytes:
-    """For each byte of UTF-8 the number of its kind; for those inside a character the number after the last."""
-    table = bytearray([len(_KINDS)] * 256)
-    for number, (found, _) in enumerate(_KINDS):
-        for byte in found:
+    """For each byte of UTF-8 the number of its factor; for those inside a character the number after the last."""
+    table = bytearray([len(_FACTORS)] * 256)
+    for number, (characters, _) in enumerate(_ASCII):
+        for byte in characters.encode():
             table[byte] = number
+    for number, (first, _) in enumerate(_SCRIPTS, len(_ASCII)):
+        table[first:] = bytes([number]) * (256 - first)
     return bytes(table)
 
 
@@ -61,7 +66,7 @@ _TABLE = _table()
 def estimate(text: str) -> int:
     """The number of tokens in a text, rounded up."""
     kinds = text.encode("utf-8", "surrogatepass").translate(_TABLE)
-    return -int(-sum(kinds.count(number) * factor for number, (_, factor) in enumerate(_KINDS)) // 1)
+    return -int(-sum(kinds.count(number) * factor for number, factor in enumerate(_FACTORS)) // 1)
 
 
 class TokenMeter:

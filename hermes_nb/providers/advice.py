@@ -38,7 +38,7 @@ class Advice:
         return self.text.strip() or f"[no advice: {self.failed or 'it answered nothing'}]"
 
 
-def advisory_view(messages: Sequence[Message], *, whole: bool = True) -> tuple[Message, ...]:
+def advisory_view(messages: Sequence[Message], *, whole: bool) -> tuple[Message, ...]:
     """The conversation as the references read it: roles that alternate, text only, a question of the user at the end.
 
     Args:

@@ -38,7 +38,7 @@ MAX_TOKENS = 8_192
 CONTEXT_WINDOW = 200_000
 """Tokens that every Claude model since 2.1 can read."""
 
-_OWNED = frozenset({"model", "messages", "stream", "tools", "system"})
+_OWNED = frozenset({"messages", "tools", "system"})
 _MARK = b',"cache_control":{"type":"ephemeral"}}'
 _DATA_URL = re.compile(r"data:(?P<type>[\w/+.-]+);base64,(?P<data>.*)", re.DOTALL)
 

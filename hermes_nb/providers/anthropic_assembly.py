@@ -19,15 +19,11 @@ if TYPE_CHECKING:
     from hermes_nb.vocabulary.messages import FinishReason, Usage
 
 STOPS: dict[str, FinishReason] = {
-    "end_turn": "stop",
-    "stop_sequence": "stop",
-    "pause_turn": "stop",
-    "tool_use": "tool_calls",
     "max_tokens": "length",
     "model_context_window_exceeded": "length",
     "refusal": "content_filter",
 }
-"""Stop reasons of the API; one that is not known means that the model stopped."""
+"""Stop reasons of the API that mean more than a plain end; whatever else is said means that the model stopped."""
 
 
 class _Block:

@@ -58,6 +58,9 @@ class Timeouts:
                 raise ConfigurationError(msg)
 
 
+KEPT = 60.0
+"""Seconds that a connection through a proxy is kept for the next request: a tool may take a while."""
+
 LOCAL = Timeouts(first_token=900.0, idle=300.0)
 """For servers on this machine, which may read a long prompt on a slow processor (900 s as in Hermes)."""
 
@@ -183,15 +186,14 @@ async def sending(url: str, timeouts: Timeouts) -> AsyncIterator[Send]:
     from hermes_nb.providers.transport import StreamTransport  # noqa: PLC0415  it loads httpx
 
     remote = not is_loopback(urlsplit(url).hostname or "")
-    connect = timeouts.connect if timeouts.connect < math.inf else None
     if remote and urllib.request.getproxies():
-        limits = httpx.Limits(keepalive_expiry=60.0)  # a tool may take a while
+        limits = httpx.Limits(keepalive_expiry=KEPT)
         async with httpx.AsyncClient(
-            verify=_tls(needed=True), timeout=httpx.Timeout(None, connect=connect), limits=limits
+            verify=_tls(needed=True), timeout=httpx.Timeout(None, connect=timeouts.connect), limits=limits
         ) as client:
             yield partial(client.send, stream=True, follow_redirects=False)
     else:
-        async with StreamTransport(_tls(needed=url.startswith("https:")), connect) as transport:
+        async with StreamTransport(_tls(needed=url.startswith("https:")), timeouts.connect) as transport:
             yield transport.handle_async_request
 
 

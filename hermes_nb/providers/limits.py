@@ -24,7 +24,6 @@ WINDOW = (
     rf"tokens > {_N} maximum",
     rf"(?:model )?token limit(?: is| of)?:? {_N}",
     rf"(?:input|prompt)\s+tokens?[^.]{{0,40}} limit of {_N}",
-    rf"prompt token count[^.]{{0,40}} limit of {_N}",
     rf"max size: {_N} tokens",
     rf"current length is [\d,]+ while limit is {_N}",
     rf"`inputs` tokens \+ `max_new_tokens` must be <= {_N}",

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from hermes_nb.vocabulary.failures import Failure
     from hermes_nb.vocabulary.messages import Message, ToolCall, ToolSpec
 
-_OWNED = frozenset({"model", "messages", "stream", "tools", "stream_options"})
+_OWNED = frozenset({"messages", "tools", "stream_options"})
 _REFUSED = r"unknown|unexpected|not (?:allowed|permitted|supported)|extra|unrecognized|forbidden"
 _REASONING_MODELS = re.compile(r"o\d|gpt-5", re.IGNORECASE)
 

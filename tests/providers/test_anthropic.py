@@ -45,6 +45,7 @@ def test_it_is_a_provider(monkeypatch):
         ("api.anthropic.com", 443),
         CONTEXT_WINDOW,
     )
+    assert CONTEXT_WINDOW == 200_000
     assert provider.secrets == ("key-env",)
     assert repr(provider) == "Anthropic('claude-x', base_url='https://api.anthropic.com/v1', temperature=0)"
 
@@ -53,8 +54,12 @@ def test_a_missing_key_is_told_at_once(monkeypatch):
     monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
     with pytest.raises(ConfigurationError, match="ANTHROPIC_API_KEY"):
         Anthropic("claude-x")
-    with pytest.raises(ConfigurationError, match="system"):
-        Anthropic("claude-x", api_key="k", system="x")
+
+
+@pytest.mark.parametrize("name", ["system", "messages", "tools"])
+def test_what_the_loop_sends_is_no_parameter(name):
+    with pytest.raises(ConfigurationError, match=f"'{name}' is set for each request"):
+        Anthropic("claude-x", api_key="k", **{name: []})
 
 
 # ------------------------------------------------------------------------------------------------ what comes back
@@ -230,7 +235,7 @@ def test_the_output_cap_is_always_sent():
     def made(**how):
         return Anthropic("claude-x", base_url="http://localhost:1/v1", **how)
 
-    assert sent("q")["max_tokens"] == MAX_TOKENS
+    assert sent("q")["max_tokens"] == MAX_TOKENS == 8_192
     assert sent("q", provider=made(max_tokens=5))["max_tokens"] == 5
     assert sent("q", provider=made(max_tokens=5), max_tokens=7)["max_tokens"] == 7
     thinking = {"type": "enabled", "budget_tokens": 2000}

@@ -209,6 +209,21 @@ def test_a_refresh_that_fails_rotates_and_shows_no_key(caplog, kind, how):
     assert "key-secret" not in caplog.text
 
 
+def test_a_key_is_back_when_its_seconds_are_over(monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr(credentials.time, "monotonic", lambda: now[0])
+    pool = CredentialPool(["a", "b"])
+    first, second = pool.pick(), pool._entries[1]
+    pool.rest(first, 10.0)
+    assert (pool.pick(), pool.has_other(second), repr(pool)) == (second, False, "<CredentialPool 2 keys, 1 resting>")
+    now[0] = 110.0
+    assert (pool.pick(), pool.has_other(second), repr(pool)) == (first, True, "<CredentialPool 2 keys, 0 resting>")
+    pool.rest(first, 20.0)
+    pool.rest(second, 10.0)
+    now[0] = 120.0
+    assert pool.pick() is second
+
+
 @pytest.mark.parametrize("wrong", [None, "", "two words", "line\nbreak", 7])
 def test_a_refresh_that_gives_no_key_is_a_refresh_that_failed(wrong):
     with Server(always(status(401))) as server:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from hermes_nb.providers.error_bodies import LONGEST_MESSAGE, read_error, redacted
 from hermes_nb.providers.failures import error_within, refused
-from hermes_nb.providers.limits import CAP, INPUT, WINDOW
+from hermes_nb.providers.limits import CAP, INPUT, WINDOW, Stated, stated
 from hermes_nb.providers.signs import TABLE
 from hermes_nb.vocabulary.failures import FailureReason as R
 from tests.providers.wordings import WORDINGS
@@ -117,6 +117,37 @@ def test_a_number_is_a_window_only_where_the_words_say_so():
         assert refused(400, {}, raw({"error": {"message": text}})).limit is None
 
 
+@pytest.mark.parametrize(
+    ("text", "numbers"),
+    [
+        ("maximum context length 8,192", (8_192, None, None)),
+        ("context size (8192 tokens)", (8_192, None, None)),
+        ("max_model_len=4096", (4_096, None, None)),
+        ("the prompt token count exceeds the limit of 32768", (32_768, None, None)),
+        ("your messages resulted in 5000 tokens", (None, 5_000, None)),
+        ("the prompt contains 5000 tokens", (None, 5_000, None)),
+        ("it supports at most 4096 completion tokens", (None, None, 4_096)),
+        ("max_tokens cannot be greater than max_model_len 4096", (None, None, 4_096)),
+    ],
+)
+def test_one_wording_is_enough_to_know_a_number(text, numbers):
+    found = stated(text)
+    assert (found.window, found.input, found.cap) == numbers
+
+
+@pytest.mark.parametrize(("number", "believed"), [(127, False), (128, True), (100_000_000, True), (100_000_001, False)])
+def test_a_number_that_no_window_has_is_not_believed(number, believed):
+    assert stated(f"context length is {number}").window == (number if believed else None)
+
+
+@pytest.mark.parametrize(
+    ("window", "given", "fits"),
+    [(100_000, 98_976, True), (100_000, 98_977, False), (4_000, 3_500, True), (4_000, 3_501, False), (9, 8, True)],
+)
+def test_an_input_fits_when_an_eighth_of_the_window_or_1024_tokens_are_left(window, given, fits):
+    assert Stated(window, given, None).input_fits == fits
+
+
 def test_a_megabyte_of_html_becomes_its_title():
     page = "<!doctype html><html><title>Internal &lt;b&gt;oops</title><body>" + "<p>x</p>" * 150_000
     failure = refused(500, {}, page.encode())
@@ -126,7 +157,39 @@ def test_a_megabyte_of_html_becomes_its_title():
 def test_a_message_is_short_and_one_line():
     failure = refused(500, {}, raw({"error": {"message": "a\n\tb\x00\x1b[31mc " + "x" * 10_000}}))
     assert failure.message.startswith("a b [31mc xxx")
-    assert len(failure.message) == LONGEST_MESSAGE
+    assert len(failure.message) == LONGEST_MESSAGE == 500
+    assert len(read_error({"message": "x" * 3_000}).messages[0]) == 2_000
+    assert read_error({"message": "x" * 2_000}).messages[0] == "x" * 2_000
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["message", "msg", "error", "errors", "detail", "details", "title", "description", "error_description", "reason",
+     "raw", "status_msg", "error_message", "metadata", "body", "response", "innererror", "inner_error", "base_resp",
+     "cause"],
+)  # fmt: skip
+def test_words_are_found_under_every_name_that_servers_use(name):
+    assert read_error({name: {"message": "the credit is gone"}}).text == "the credit is gone"
+    assert read_error({name: "the credit is gone"}).text == "the credit is gone"
+
+
+@pytest.mark.parametrize("name", ["code", "type", "status", "status_code", "error_code", "reason", "param"])
+def test_codes_are_found_under_every_name_that_servers_use(name):
+    assert read_error({name: "Insufficient_Quota"}).codes == ["insufficient_quota"]
+
+
+def test_an_error_is_followed_sixteen_levels_deep():
+    def nested(levels: int):
+        return {"error": nested(levels - 1)} if levels else "here"
+
+    assert read_error(nested(16)).text == "here"
+    assert read_error(nested(17)).text == ""
+
+
+def test_two_hundred_values_of_an_error_are_looked_at():
+    lists = [[f"number {10 * row + 1_000 + 100 * column}" for column in range(20)] for row in range(10)]
+    looked_at = 200 - 2 - 10  # besides the object, the list of lists, and the lists
+    assert len(read_error({"errors": lists}).messages) == looked_at
 
 
 def test_fastapi_tells_where():

@@ -14,7 +14,7 @@ import anyio
 import pytest
 
 from hermes_nb.providers import transport
-from hermes_nb.providers.http import LOCAL, Timeouts, timeouts_of
+from hermes_nb.providers.http import LOCAL, Timeouts, timeouts_of, translated
 from hermes_nb.providers.openai_chat import OpenAIChat
 from hermes_nb.vocabulary.failures import ConfigurationError, ProviderError
 from hermes_nb.vocabulary.failures import FailureReason as R
@@ -244,6 +244,32 @@ def test_a_certificate_that_nobody_signed_is_refused():
         failure = fail(chat(server))
     assert (failure.reason, failure.error_type) == (R.CERTIFICATE, "httpx.ConnectError")
     assert server.requests == []
+
+
+@pytest.mark.parametrize(("causes", "seen"), [(9, True), (10, False)])
+def test_a_certificate_is_looked_for_among_the_causes_of_causes(causes, seen):
+    error = ssl.SSLCertVerificationError("self-signed")
+    for _ in range(causes):
+        outer = OSError("no connection")
+        outer.__cause__, error = error, outer
+    assert (translated(error).reason is R.CERTIFICATE) == seen
+
+
+def test_a_request_says_what_it_is_and_what_it_takes():
+    with Server(say("hi")) as server:
+        ask(chat(server))
+        sent = server.requests[0].headers
+    assert {name: sent[name] for name in ("accept", "accept-encoding", "content-type", "user-agent")} == {
+        "accept": "application/json, text/event-stream",
+        "accept-encoding": "gzip, deflate",
+        "content-type": "application/json",
+        "user-agent": "hermes-nb",
+    }
+
+
+def test_a_connection_may_be_waited_for_without_end():
+    with Server(say("hi")) as server:
+        assert ask(chat(server, timeout=Timeouts(connect=math.inf))).text == "hi"
 
 
 def test_a_certificate_that_the_environment_trusts_is_accepted(monkeypatch):

@@ -277,7 +277,7 @@ def test_references_read_text_that_alternates_and_ends_with_the_user():
         Message("system", "secret instructions"), Message("user", "one"), Message("user", "two", origin="steer"),
         Message("assistant", "Let me add.", (ToolCall("c", "add", '{"a": 1}'),)),
         Message("tool", "x" * 9000, tool_call_id="c", name="add"), Message("assistant", "Hm."), Message("user", " "),
-    ])  # fmt: skip
+    ], whole=True)  # fmt: skip
     half = "x" * (LONGEST_RESULT // 2)
     result = f"[add returned: {half}\n[... 5000 characters left out ...]\n{half}]"
     assert view == (
@@ -290,7 +290,7 @@ def test_references_read_text_that_alternates_and_ends_with_the_user():
 
 def test_a_picture_is_named():
     picture = ({"type": "image_url", "image_url": {"url": "data:,x"}},)
-    assert advisory_view([Message("user", picture)])[1].content == "[a picture]"
+    assert advisory_view([Message("user", picture)], whole=True)[1].content == "[a picture]"
     assert advised((Message("user", picture),), [Advice("m", "t")])[-1].content[-1]["text"].startswith(HEAD)
 
 
@@ -300,3 +300,8 @@ def test_a_reply_without_usage_stays_without():
 
     with Server(advisor("x")) as a:
         assert ask(Mixture([chat(a)], as_provider(silent, name="mine"))).usage is None
+
+
+def test_references_read_four_thousand_characters_of_a_result_whole():
+    result = Message("tool", "x" * 4_000, tool_call_id="c", name="add")
+    assert advisory_view([result], whole=True)[1].content == f"[add returned: {'x' * 4_000}]"

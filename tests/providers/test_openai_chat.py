@@ -97,7 +97,7 @@ def test_no_key_means_no_header():
     [{"base_url": "localhost:8080"}, {"base_url": "ftp://x/v1"}, {"base_url": "http://"}, {"base_url": "http://x:99999/v1"},
      {"base_url": "https://user:pass@x/v1"}, {"model": ""}, {"model": None}, {"messages": []}, {"tools": []},
      {"temperature": float("nan")}, {"seed": object()}, {"timeout": -1}, {"timeout": 0}, {"headers": {"X": "a\nb"}},
-     {"headers": {"X": None}}, {"api_key": "two words"}],
+     {"headers": {"X": None}}, {"api_key": "two words"}, {"stream_options": {}}],
     ids=str,
 )  # fmt: skip
 def test_what_cannot_work_is_refused_at_once(how):
@@ -360,3 +360,13 @@ def test_a_turn_of_calls_has_the_shape_that_servers_expect():
         assert ask(provider, "hello", first.message, answer, tools=(ADD,)).text == "done"
         roles = [message["role"] for message in server.requests[1].messages]
     assert roles == ["user", "assistant", "tool"]
+
+
+def test_an_address_has_the_port_of_its_scheme():
+    assert OpenAIChat("m", base_url="http://models.example/v1", api_key="k").address == ("models.example", 80)
+    assert OpenAIChat("m", base_url="https://models.example/v1", api_key="k").address == ("models.example", 443)
+
+
+def test_headers_of_eight_characters_are_kept_secret_and_flags_are_not():
+    headers = {"X-Team": "12345678", "X-Flag": "1234567"}
+    assert OpenAIChat("m", base_url="http://localhost/v1", headers=headers).secrets == ("12345678",)

@@ -228,7 +228,9 @@ def test_a_refusal_is_a_content_filter():
     ("said", "meant"),
     [("stop", "stop"), ("eos", "stop"), (2, "stop"), ("length", "length"), ("MAX_TOKENS", "length"),
      ("model_length", "length"), ("content_filter", "content_filter"), ("SAFETY", "content_filter"),
-     ("sensitive", "content_filter"), ("tool_calls", "stop")],
+     ("sensitive", "content_filter"), ("tool_calls", "stop"), ("max_output_tokens", "length"),
+     ("content_filtered", "content_filter"), ("refusal", "content_filter"), ("RECITATION", "content_filter"),
+     ("PROHIBITED_CONTENT", "content_filter"), ("BLOCKLIST", "content_filter"), ("SPII", "content_filter")],
 )  # fmt: skip
 def test_finish_reasons_are_translated(said, meant):
     assert asked(*text_chunks("a", finish=said)).finish_reason == meant
@@ -297,6 +299,9 @@ def test_reasoning_that_is_cut_is_a_failure_that_keeps_it():
         ({"error": {"message": "quota exceeded", "code": 429}}, R.RATE_LIMIT),
         ({"error": {"message": "context length exceeded", "code": "x"}}, R.CONTEXT_OVERFLOW),
         ({"choices": [{"delta": {}, "finish_reason": "error"}]}, R.SERVER_ERROR),
+        ({"choices": [{"delta": {}, "finish_reason": "network_error"}]}, R.SERVER_ERROR),
+        ({"choices": [{"delta": {}, "finish_reason": "abort"}]}, R.SERVER_ERROR),
+        ({"choices": [{"delta": {}, "finish_reason": "MALFORMED_FUNCTION_CALL"}]}, R.MALFORMED_REPLY),
         ({"choices": [{"delta": {}, "finish_reason": "insufficient_system_resource"}]}, R.OVERLOADED),
         ({"error": "Overloaded", "choices": []}, R.OVERLOADED),
         (b'event: error\ndata: {"message": "Overloaded"}\n\n', R.OVERLOADED),

@@ -14,6 +14,7 @@ SOURCE = textwrap.dedent('''
     LIMIT = 100
     TAGS = ("a", "b")
     Bounds: TypeAlias = tuple[float, float]
+    Kind = Literal["a", "b"]
 
     class Policy:
         share: float = 0.5

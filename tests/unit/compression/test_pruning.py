@@ -69,6 +69,13 @@ def test_the_newest_of_equal_results_stays_and_the_older_say_so():
     assert [message.content for message in pruned if message.role == "tool"] == [DUPLICATE, same, same]
 
 
+@pytest.mark.parametrize(("length", "told"), [(199, False), (200, True)])
+def test_equal_results_of_200_characters_are_told_to_be_equal(length, told):
+    first, second = round_of("x" * length), round_of("x" * length)
+    [_, older, *_] = prune([*first, *second], size=size, room=0)
+    assert (older.content == DUPLICATE) == told
+
+
 def test_protected_messages_are_not_touched_not_even_duplicates():
     same = "the same text " * 30
     history = [*round_of(same), *round_of(same), *round_of(same)]
@@ -121,6 +128,18 @@ def test_unread_results_are_cut_to_their_ends_the_largest_most():
     assert cut[1].text.startswith("A")
     assert cut[1].text.endswith("Z")
     assert "left out" in cut[1].text
+    assert cut[2] is history[2]
+
+
+def test_two_thirds_of_what_is_left_are_the_beginning():
+    [_, cut] = cut_results(round_of("a" * 500 + "z" * 500), size=size, room=900)
+    assert cut.text == "a" * 500 + "\n[… 250 characters left out to save room …]\n" + "z" * 250
+
+
+def test_a_result_that_is_200_characters_longer_than_the_others_may_be_stays_whole():
+    history = round_of("a" * 1_000, "b" * 950)
+    cut = cut_results(history, size=size, room=sum(map(size, history)) - 100)
+    assert cut[1] is not history[1]
     assert cut[2] is history[2]
 
 

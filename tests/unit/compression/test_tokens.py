@@ -31,6 +31,18 @@ def test_an_estimate_is_a_sum_over_characters(one, other):
     assert estimate("") == 0
 
 
+@pytest.mark.parametrize(
+    ("kind", "thousand"),
+    [
+        ("azAZ", 240), ("0189", 840), (" ", 60), ("\n\t\r", 800), ("!,~", 480), ("\xa0éł", 1_840), ("\u0300λϿ", 960),
+        ("Ѐдӿ", 470), ("Ԁաא", 1_000), ("\u0600عߏ", 770), ("\u0800ก", 1_170), ("ა☃⿰", 1_000), ("、か㐀", 780),
+        ("䀀中鿿", 1_000), ("ꀀ한﹗", 980), ("𐀀😀", 2_660),
+    ],
+)  # fmt: skip
+def test_a_thousand_characters_of_a_kind_count_as_they_were_fitted(kind, thousand):
+    assert [estimate(character * 1_000) for character in kind] == [thousand] * len(kind)
+
+
 def test_a_message_counts_its_text_calls_and_pictures():
     meter = TokenMeter()
     plain = Message("user", "hello there")

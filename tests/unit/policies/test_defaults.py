@@ -13,7 +13,9 @@ from hermes_nb.policies.guardrails import Guardrails
 from hermes_nb.policies.limits import BudgetNotice, Ceiling, Delegation, Grace, Refund
 from hermes_nb.policies.recovery import RECOVERY, Tally
 from hermes_nb.policies.retry import Retry
-from hermes_nb.providers import credentials
+from hermes_nb.providers import credentials, http, remote
+from hermes_nb.providers.mixture import Mixture
+from hermes_nb.providers.scripted import Scripted
 from hermes_nb.tools import loops, results, toolbox
 from hermes_nb.turn import chain, steps
 from hermes_nb.vocabulary.budget import BudgetView
@@ -55,6 +57,18 @@ def test_the_constants_are_those_of_the_documents():
     assert steps.CONTINUATIONS == 3
     assert (toolbox.WORKERS, toolbox.BATCH_TIMEOUT) == (8, 420.0)
     assert (results.RESULT_LIMIT, results.BATCH_LIMIT) == (100_000, 200_000)
+
+
+def test_the_time_outs_of_servers_are_those_of_the_documents():
+    assert http.Timeouts() == http.Timeouts(connect=15.0, first_token=180.0, idle=120.0, total=1_800.0)
+    assert http.Timeouts(connect=15.0, first_token=900.0, idle=300.0, total=1_800.0) == http.LOCAL
+    assert http.KEPT == 60.0
+    assert (remote.ERROR_BODY, remote.AFTER_FINISH, remote.AFTER_DONE) == (65_536, 5.0, 0.25)
+
+
+def test_a_mixture_asks_eight_at_once_and_waits_two_minutes_for_each():
+    mixture = Mixture([Scripted([])], Scripted([]))
+    assert (mixture.parallel, mixture.reference_timeout) == (8, 120.0)
 
 
 def test_an_interrupt_takes_less_than_a_second_however_long_tools_and_connections_take_to_close():
