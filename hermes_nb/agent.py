@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 from hermes_nb.arguments import coerced, fitting, iterations, observers, sendable, tracing
 from hermes_nb.delegation import AgentTool
 from hermes_nb.logbook.guardfile import GuardFile
-from hermes_nb.logbook.places import home
 from hermes_nb.policies.compression import Compression
 from hermes_nb.policies.guard import RateGuard
 from hermes_nb.policies.guardrails import Guardrails
@@ -28,6 +27,7 @@ from hermes_nb.vocabulary.budget import IterationBudget
 from hermes_nb.vocabulary.events import Delta, Event, Sink
 from hermes_nb.vocabulary.failures import ConfigurationError, RunInProgress
 from hermes_nb.vocabulary.messages import Message
+from hermes_nb.vocabulary.places import home
 
 if TYPE_CHECKING:
     from os import PathLike

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from hermes_nb.lab.boxes import RecordedToolbox
 from hermes_nb.lab.paced import paced, recorded
-from hermes_nb.logbook.places import home
 from hermes_nb.providers.recorded import Recorded
 from hermes_nb.turn.prompting import system_prompt, today, told_day
 from hermes_nb.turn.request import Handover, TurnRequest
 from hermes_nb.turn.settings import sizes_of
 from hermes_nb.vocabulary import events
 from hermes_nb.vocabulary.budget import IterationBudget
+from hermes_nb.vocabulary.places import home
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from hermes_nb.lab.cases import cases_of
 from hermes_nb.lab.casework import Place
 from hermes_nb.lab.study import Study
-from hermes_nb.logbook.places import home
 from hermes_nb.vocabulary.failures import ConfigurationError
+from hermes_nb.vocabulary.places import home
 from hermes_nb.widgets import in_a_notebook, show_study
 
 if TYPE_CHECKING:

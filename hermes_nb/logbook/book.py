@@ -8,12 +8,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from hermes_nb.logbook.places import home
 from hermes_nb.logbook.reading import Reader, read_conversation
 from hermes_nb.logbook.records import Conversation, ConversationRecord, Found, TurnRecord
 from hermes_nb.logbook.sink import LogbookSink
 from hermes_nb.logbook.store import Store
 from hermes_nb.vocabulary.failures import UnreadableTrace
+from hermes_nb.vocabulary.places import home
 
 if TYPE_CHECKING:
     import os

@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hermes_nb.logbook.places import home
+from hermes_nb.vocabulary.places import home
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -66,6 +66,8 @@ class SpanSink:
 
     def __call__(self, event: Event) -> AbstractContextManager[object] | None:
         """Take one event; for a scope that starts, returns what makes its span current."""
+        if type(event.what) is events.Delta:  # the most of all events, and on no span
+            return None
         turn = self._turns.get(event.turn_id)
         if turn is None:
             if event.phase == "ended":

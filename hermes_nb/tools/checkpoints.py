@@ -17,9 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import platformdirs
-
 from hermes_nb.vocabulary.failures import ConfigurationError, HermesError
+from hermes_nb.vocabulary.places import home
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -118,7 +117,7 @@ class Checkpoints:
         if min(keep, files, file_size, total_size) < 1:
             msg = "the bounds of checkpoints are 1 or more"
             raise ConfigurationError(msg)
-        root = Path(store).expanduser() if store is not None else _home() / "checkpoints"
+        root = Path(store).expanduser() if store is not None else home() / "checkpoints"
         name = f"{hashlib.sha256(str(place).encode()).hexdigest()[:16]}.git"
         values = {"directory": place, "keep": keep, "files": files, "file_size": file_size, "total_size": total_size}
         for key, value in (values | {"store": root.resolve() / name}).items():
@@ -321,9 +320,3 @@ class Checkpoints:
 
 def _lines(output: list[str]) -> list[str]:
     return [line for text in output for line in text.splitlines() if line]
-
-
-def _home() -> Path:
-    """The user's data directory, or what `HERMES_NB_HOME` names; as for the logbook."""
-    named = os.environ.get("HERMES_NB_HOME")
-    return Path(named).expanduser() if named else platformdirs.user_data_path("hermes_nb", appauthor=False)
