@@ -166,7 +166,7 @@ def _request(chat: events.Chat, out: Attributes) -> None:
         try:
             key, convert = _PARAMETERS[name]
             out[key] = convert(value)
-        except (KeyError, TypeError, ValueError, OverflowError):
+        except Exception:  # noqa: BLE001  not one of these, or a foreign object, which may raise anything
             others[name] = value
     if out.get(s.GEN_AI_REQUEST_CHOICE_COUNT) == 1:
         del out[s.GEN_AI_REQUEST_CHOICE_COUNT]

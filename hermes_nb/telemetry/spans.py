@@ -159,8 +159,8 @@ class TurnSpans:
         return opened
 
     def _begun(self, event: Event, around: Context, links: list[Link] | None) -> Span:
-        """The span, written or deferred."""
-        if not self._sink.defer:
+        """The span, written or deferred; that of a turn is written, for the labels on it may be changed later."""
+        if not self._sink.defer or isinstance(event.what, events.Turn):
             return self._sink.pen.begin(event, around, links)
         span = Deferred(self._sink.pen, event, around, links)
         HUB.on_start(span, around)

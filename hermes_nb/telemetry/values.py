@@ -26,11 +26,14 @@ def clean(value: Any) -> Any:
     cannot hold (NaN, infinities, larger integers) become text, and so do bytes and foreign objects. A list of values
     of one kind becomes a tuple; everything nested becomes JSON text. What is called a key or a password is not shown.
     """
-    if isinstance(value, Mapping):
-        return _as_json(value)
-    if isinstance(value, list | tuple | set | frozenset):
-        return _sequence(list(value))
-    return _scalar(value)
+    try:
+        if isinstance(value, Mapping):
+            return _as_json(value)
+        if isinstance(value, list | tuple | set | frozenset):
+            return _sequence(list(value))
+        return _scalar(value)
+    except Exception:  # noqa: BLE001  a foreign object may raise anything
+        return f"<{type(value).__qualname__}>"
 
 
 def clean_items(values: Mapping[Any, Any], prefix: str = "") -> dict[str, Any]:
@@ -48,7 +51,7 @@ def clean_items(values: Mapping[Any, Any], prefix: str = "") -> dict[str, Any]:
 
 def _named(key: str, value: Any) -> Any:
     """A value, cleaned; not shown, if its name says that it is a key or a password."""
-    return REDACTED if value and isinstance(value, str) and is_secret_name(key) else clean(value)
+    return REDACTED if isinstance(value, str) and value and is_secret_name(key) else clean(value)
 
 
 def _scalar(value: Any) -> Any:

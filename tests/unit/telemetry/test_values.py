@@ -87,6 +87,22 @@ def test_an_object_that_cannot_be_shown_is_named():
     assert "Mute" in clean(Mute())
 
 
+def test_an_object_that_answers_nothing_is_named_wherever_it_stands():
+    class Stubborn:
+        def __getattr__(self, name):
+            raise RuntimeError(name)
+
+        def __bool__(self):
+            raise RuntimeError
+
+        __str__ = __bool__
+
+    shown = clean_items({"label": Stubborn(), "list": [Stubborn()], "nested": {"x": Stubborn()}, "api_key": Stubborn()})
+
+    assert len(shown) == 4
+    assert all("Stubborn" in text or text in ("<list>", "<dict>") for text in shown.values())
+
+
 @settings(deadline=None)
 @given(st.dictionaries(st.text() | st.integers() | st.none(), anything))
 def test_any_value_survives_the_sdk_without_a_word_and_strict_json(values):
