@@ -54,6 +54,7 @@ class RateGuard:
     clock: Callable[[], float] = field(default=time.time, repr=False)
     _limits: dict[str, float] = field(default_factory=dict, init=False, repr=False, compare=False)
     _cooling: dict[str, float] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _stored: set[str] = field(default_factory=set, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         refuse_other_than_numbers(self)
@@ -79,8 +80,9 @@ class RateGuard:
         untils = [self._limits.get(identity, 0.0)]
         if alternatives:
             untils.append(self._cooling.get(identity, 0.0))
-        if self.store is not None:
-            untils.append(self.store.read().get(identity, 0.0))
+        if self.store is not None and (until := self.store.read().get(identity)) is not None:
+            self._stored.add(identity)
+            untils.append(until)
         seconds = max(0.0, max(untils) - self.clock())
         return seconds if seconds <= LONGEST else 0.0
 
@@ -91,6 +93,7 @@ class RateGuard:
         until = self.clock() + min(failure.limited_for, LONGEST)
         self._limits[identity] = until
         if self.store is not None:
+            self._stored.add(identity)
             self.store.write(identity, until)
 
     def cool_down(self, identity: str, seconds: float | None = None) -> None:
@@ -101,5 +104,6 @@ class RateGuard:
         """Forget what is known of a provider: it has answered."""
         self._limits.pop(identity, None)
         self._cooling.pop(identity, None)
-        if self.store is not None and identity in self.store.read():
+        if self.store is not None and identity in self._stored:
             self.store.write(identity, None)
+            self._stored.discard(identity)

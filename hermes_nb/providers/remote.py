@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol, cast
 from urllib.parse import urlsplit
 
@@ -110,8 +111,7 @@ class RemoteProvider:
     @property
     def address(self) -> tuple[str, int | None]:
         """Host and port of the server."""
-        at = urlsplit(self.base_url)
-        return at.hostname or "", at.port or {"https": 443, "http": 80}.get(at.scheme)
+        return _address(self.base_url)
 
     @property
     def identity(self) -> str:
@@ -208,6 +208,13 @@ class RemoteConnection:
             message=redacted(failure.message, provider.secrets),
             partial=assembly.message() if assembly.anything else None,
         )
+
+
+@lru_cache
+def _address(url: str) -> tuple[str, int | None]:
+    """Host and port, read once: they are asked for several times in each request."""
+    at = urlsplit(url)
+    return at.hostname or "", at.port or {"https": 443, "http": 80}.get(at.scheme)
 
 
 class _Reading:
