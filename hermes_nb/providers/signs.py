@@ -244,14 +244,14 @@ TABLE = (
     # ------------------------------------------------------------ replies and requests that are wrong
     Sign(R.MALFORMED_REPLY, codes=(r"tool_use_failed|json_validate_failed",)),  # Groq: the model's call was broken
     Sign(R.TIMEOUT, codes=(r"timeout\w*|request_timeout|deadline_exceeded",)),  # Anthropic, Gemini
-    Sign(R.TIMEOUT, wording=(r"timed? ?out\b|deadline exceeded",), status=(0, 408, 500, 502, 503, 504)),
+    Sign(R.TIMEOUT, wording=(r"timed? ?out\b|deadline exceeded",), status=(0, 500, 502, 503)),
     Sign(
         R.BAD_REQUEST,  # said with a 500, although it will never work
         wording=(
             r"failed to parse (?:tools|tool call|grammar|messages)|image input is not supported",  # llama.cpp
             r"json\.exception|does not support tools|invalid (?:schema|parameter|value|request)",
         ),
-        status=(0, 500, 501),
+        status=(0, 500),
     ),
     Sign(
         R.BAD_REQUEST,
@@ -270,7 +270,6 @@ TABLE = (
     Sign(R.OVERLOADED, status=(498, 503, 529)),
     Sign(R.BAD_REQUEST, status=(501, 505)),
     Sign(R.BAD_REQUEST, status=range(300, 500)),
-    Sign(R.SERVER_ERROR, status=range(500, 600)),
     Sign(R.MALFORMED_REPLY, status=range(100, 300)),
 )
 """The first sign that fits decides; an error that fits none is a server's error."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -109,13 +110,26 @@ def tool_history(calls: int, size: int) -> list[dict]:
 
 def test_parts_05_old_results_become_one_line_and_arguments_stay_json():
     """One-line digests, valid JSON, and under pressure recent bulk is shortened too."""
-    with Server(for_summaries(status(401), say("ok"))) as server:
+    with Server(for_summaries(say("Towns were looked at."), say("ok"))) as server:
         run(agent(server, **small(6_000)), history=tool_history(30, 60))
 
+    read = summaries(server)[0].messages[0]["content"]
+    assert read.count("people and houses") == 4 * read.count("gave 1,082 characters, beginning: ") > 0
+    for arguments in re.findall(r"\[CALL population\] (.*)", read):
+        assert json.loads(arguments)["city"].endswith("… (700 more characters)")
+
+    @hn.tool
+    def register(year: int) -> str:
+        """All people of a year."""
+        return f"{year}: " + "people and houses " * 2_000
+
+    asked = calls(*(call("register", year=year) for year in range(3)), usage=None)
+    with Server(asked, say("ok")) as server:
+        run(agent(server, tools=[register], **small(6_000)))
+
     sent = mains(server)[-1].messages
-    for row in sent:
-        for one in row.get("tool_calls") or ():
-            assert isinstance(json.loads(one["function"]["arguments"]), dict)
+    assert sum("characters left out to save room" in row["content"] for row in sent if row["role"] == "tool") == 3
+    assert len(server.requests[-1].raw) < 4 * 6_000
     assert problems([hn.Message.from_dict(row) for row in sent]) == []
 
 

@@ -6,6 +6,8 @@ import json
 
 import pytest
 
+from hermes_nb.providers.sse import EventDecoder, Unreadable
+from hermes_nb.providers.usage import read_usage
 from hermes_nb.vocabulary.failures import FailureReason as R
 from hermes_nb.vocabulary.messages import Usage
 from tests.support.asking import ADD, Heard, ask, chat, fail
@@ -349,3 +351,18 @@ def test_a_200_without_a_reply_is_a_failure(body, reason, streamed):
 def test_a_login_page_is_named():
     with Server(whole("<html><title>Log in</title></html>", headers={"content-type": "text/html"})) as server:
         assert "Log in" in fail(chat(server)).message
+
+
+def test_one_body_of_64_mebibytes_is_kept_and_no_more():
+    decoder = EventDecoder()
+    decoder.feed(b"{" + b" " * (64 * 1024 * 1024 - 1))
+    with pytest.raises(Unreadable, match="67108864 bytes"):
+        decoder.feed(b"}")
+
+
+@pytest.mark.parametrize(
+    ("told", "counted"), [(999_999_999_999, 999_999_999_999), (1_000_000_000_000, 3), (0, 3), (-1, 3)]
+)
+def test_a_count_that_cannot_be_is_looked_for_under_its_other_name(told, counted):
+    usage = read_usage({"usage": {"prompt_tokens": told, "input_tokens": 3, "completion_tokens": 1}})
+    assert usage.input_tokens == counted

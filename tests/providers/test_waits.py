@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes_nb.providers.failures import error_within, refused
-from hermes_nb.providers.waits import GENUINE, limited_for, retry_after, seconds
+from hermes_nb.providers.waits import limited_for, retry_after, seconds
 
 NOW = 1_750_000_000.0
 
@@ -96,8 +96,25 @@ def test_headers_that_a_gateway_repeats_in_the_body_count():
 
 
 @pytest.mark.parametrize(
+    ("value", "wait"),
+    [
+        ("366d", 31_622_400), ("31622401s", None), ("1000000000", None), ("1000000001", 0), ("100000000000", None),
+        ("100000000001", 0), ("0.0004", 0), ("0.0006", 0.001), ("1.2345", 1.234),
+    ],
+)  # fmt: skip
+def test_a_number_is_a_wait_of_a_year_at_most_or_a_time_since_the_epoch_in_seconds_or_in_milliseconds(value, wait):
+    assert seconds(value, NOW) == wait
+
+
+@pytest.mark.parametrize("field", ["retry_after", "retryDelay", "reset_at"])
+def test_fields_of_a_body_tell_the_wait(field):
+    body = {"error": {"message": "later", field: "7s"}}
+    assert refused(429, {}, json.dumps(body).encode()).retry_after == 7
+
+
+@pytest.mark.parametrize(
     ("left", "reset", "genuine"),
-    [("0", "120s", 120), ("0", str(GENUINE), GENUINE), ("0", "59", None), ("400", "120s", None), ("", "120s", None)],
+    [("0", "120s", 120), ("0", "60", 60), ("0", "59", None), ("400", "120s", None), ("", "120s", None)],
 )
 def test_a_quota_is_genuine_when_a_bucket_is_empty_for_a_minute(left, reset, genuine):
     headers = {"x-ratelimit-remaining-requests-1h": left, "x-ratelimit-reset-requests-1h": reset, "retry-after": "3"}
