@@ -55,6 +55,7 @@ def test_the_constants_are_those_of_the_documents():
     assert (recovery.CAP_RAISES, recovery.CAP_DEFAULT, recovery.CAP_MAX, recovery.CAP_MARGIN) == (4, 4_096, 32_768, 64)
     assert guard.LONGEST == 7 * 86_400
     assert steps.CONTINUATIONS == 3
+    assert (loops.CLEANING_UP, chain.CLOSING) == (0.4, 0.4)
     assert (toolbox.WORKERS, toolbox.BATCH_TIMEOUT) == (8, 420.0)
     assert (results.RESULT_LIMIT, results.BATCH_LIMIT) == (100_000, 200_000)
 

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from hermes_nb.tools import checkpoints as module
 from hermes_nb.tools.checkpoints import CheckpointError, Checkpoints
 from hermes_nb.tools.context import ToolContext
 from hermes_nb.tools.definition import tool
@@ -123,15 +124,17 @@ def test_attributes_and_settings_of_the_user_change_no_byte(project, checkpoints
 
 def test_ignored_files_and_secrets_are_neither_saved_nor_changed(project, checkpoints):
     (project / ".gitignore").write_text("*.log\n")
-    for name in ("x.log", ".env", ".env.local"):
+    folders = (".venv", "__pycache__", "node_modules", ".ipynb_checkpoints")
+    ignored = ("x.log", ".env", ".env.local", *(f"{folder}/lib.py" for folder in folders))
+    for folder in folders:
+        (project / folder).mkdir()
+    for name in ignored:
         (project / name).write_text("before")
-    (project / ".venv").mkdir()
-    (project / ".venv" / "lib.py").write_text("before")
     checkpoints.snapshot("turn", 1)
-    for name in ("x.log", ".env", ".env.local", ".venv/lib.py"):
+    for name in ignored:
         (project / name).write_text("after")
     assert checkpoints.restore("turn", 1).changed == ()
-    for name in ("x.log", ".env", ".env.local", ".venv/lib.py"):
+    for name in ignored:
         assert (project / name).read_text() == "after"
     saved = git(checkpoints.store, "ls-tree", "-r", "--name-only", checkpoints.snapshots()[0].id)
     assert saved.split() == [".gitignore", "a.txt", "sub/b.bin"]
@@ -240,6 +243,35 @@ def test_the_store_stays_within_its_size(project, tmp_path):
     assert mine.snapshots()[-1].iteration == 6
 
 
+def test_the_last_snapshot_stays_however_large_it_is(project, tmp_path):
+    mine = Checkpoints(project, store=tmp_path / "store", total_size=1)
+    mine.snapshot("turn", 1)
+    mine.snapshot("turn", 2)
+    assert [snapshot.iteration for snapshot in mine.snapshots()] == [2]
+
+
+@pytest.mark.parametrize(("bound", "kept"), [(300, [1, 2]), (299, [2])])
+def test_the_store_may_be_as_large_as_its_bound(project, tmp_path, monkeypatch, bound, kept):
+    monkeypatch.setattr(Checkpoints, "_bytes", lambda _: 300)
+    mine = Checkpoints(project, store=tmp_path / "store", total_size=bound)
+    mine.snapshot("turn", 1)
+    mine.snapshot("turn", 2)
+    assert [snapshot.iteration for snapshot in mine.snapshots()] == kept
+
+
+def test_the_size_of_the_store_is_counted_in_bytes(project, checkpoints):
+    (project / "a.txt").write_bytes(os.urandom(1_000_000))
+    checkpoints.snapshot("turn", 1)
+    assert 1_000_000 <= checkpoints._bytes() < 1_050_000
+
+
+def test_a_tree_and_a_file_as_large_as_their_bounds_are_saved(project, tmp_path):
+    (project / "a.txt").write_bytes(b"x" * 256)
+    mine = Checkpoints(project, store=tmp_path / "store", files=2, file_size=256)
+    assert mine.snapshot("turn", 1).left_out == ()
+    assert git(mine.store, "ls-tree", "-r", "--name-only", mine.snapshots()[0].id).split() == ["a.txt", "sub/b.bin"]
+
+
 def test_a_tree_that_is_too_big_is_left_alone(project, tmp_path):
     mine = Checkpoints(project, store=tmp_path / "store", files=1)
     with pytest.raises(CheckpointError, match="more than 1 files"):
@@ -261,6 +293,7 @@ def test_a_machine_without_git_is_told_so_at_once(project, monkeypatch):
 def test_the_defaults_of_checkpoints(checkpoints):
     bounds = checkpoints.keep, checkpoints.files, checkpoints.file_size, checkpoints.total_size
     assert bounds == (20, 50_000, 10_000_000, 500_000_000)
+    assert module._SECONDS == 60
 
 
 def test_the_default_store_is_in_the_users_data_directory(project, home):

@@ -126,6 +126,12 @@ def test_options_are_kept_and_given_names_win():
     assert f.options == ToolOptions(parallel_safe=True, timeout=3, writes="path", type="datastore")
 
 
+def test_a_tool_without_options_runs_alone_costs_an_iteration_and_changes_no_files():
+    options = tool(name="f")(lambda: 1).options
+    assert options == ToolOptions(parallel_safe=False, timeout=None, free=False, writes=False, result_limit=None,
+                                  type="function", delegate="")  # fmt: skip
+
+
 def test_every_kind_of_callable_can_be_a_tool():
     class Library:
         def __init__(self, books: list[str]) -> None:

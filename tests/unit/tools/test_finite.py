@@ -42,6 +42,7 @@ HOLDERS = {
     "list": lambda lines: [lines],
     "tuple": lambda lines: (1, [lines]),
     "set": lambda lines: {lines},
+    "frozenset": lambda lines: frozenset({lines}),
     "deque": lambda lines: deque([lines]),
     "dataclass": lambda lines: Report("r", lines),
     "model": lambda lines: Model(lines=lines),

@@ -256,6 +256,13 @@ def test_an_endless_name_is_cut_where_it_is_shown():
     assert len(batch.told("tool")[0].name) <= 100
 
 
+def test_a_name_of_a_hundred_characters_is_shown_whole():
+    name = "n" * 99 + "o"
+    batch = run_batch([echo], ToolCall("1", name, "{}"))
+    assert name in batch.texts[0]
+    assert batch.told("tool")[0].name == name
+
+
 def test_wrong_parameters_are_answered_with_the_right_ones():
     batch = run_batch([echo], ask("echo", txt="x"))
     assert batch.results[0].error_type == "invalid_arguments"
@@ -702,6 +709,51 @@ def test_a_tool_may_have_a_limit_of_its_own(tmp_path):
     batch = run_batch([brief], ask("brief"), spill=tmp_path)
     assert batch.results[0].truncated
     assert len(batch.results[0].content) < 500
+
+
+def test_a_result_as_long_as_its_limit_is_read_whole():
+    batch = run_batch(sized(exact=1_000, longer=1_001), ask("exact"), ask("longer"), result_limit=1_000)
+    assert [result.truncated for result in batch.results] == [False, True]
+
+
+def test_a_batch_as_long_as_its_limit_is_read_whole():
+    batch = run_batch(sized(one=20_000, two=20_000), ask("one"), ask("two"), batch_limit=40_000)
+    assert [result.truncated for result in batch.results] == [False, False]
+
+
+@pytest.mark.parametrize(("size", "cut"), [(3_000, False), (3_001, True)])
+def test_a_result_of_two_previews_is_too_short_to_be_cut_for_the_others(size, cut):
+    batch = run_batch(sized(one=size, two=size), ask("one"), ask("two"), batch_limit=2_000)
+    assert [result.truncated for result in batch.results] == [cut, cut]
+
+
+def test_a_result_that_fits_whatever_the_others_bring_is_handed_over_while_they_run():
+    handed_over = threading.Event()
+
+    @tool(parallel_safe=True)
+    def first() -> str:
+        return "x" * 10
+
+    @tool(parallel_safe=True)
+    def second() -> str:
+        return "in time" if handed_over.wait(5) else "too late"
+
+    def take(result):
+        handed_over.set()
+
+    batch = run_batch([first, second], ask("first"), ask("second"), batch_limit=20, on_result=take)
+    assert batch.texts[1] == "in time"
+
+
+def test_a_call_that_runs_alone_is_not_told_to_be_parallel():
+    @tool(parallel_safe=True)
+    async def quick() -> str:
+        return "ok"
+
+    alone = run_batch([quick], ask("quick"))
+    both = run_batch([quick], ask("quick", "1"), ask("quick", "2"))
+    assert [event.parallel for event in alone.told("tool")] == [False]
+    assert [event.parallel for event in both.told("tool")] == [True, True]
 
 
 @settings(deadline=None, max_examples=60)
