@@ -12,6 +12,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from hermes_nb.agent import Agent
+from hermes_nb.lab.fingerprint import described, fingerprint
 from hermes_nb.providers.base import is_provider
 from hermes_nb.vocabulary.budget import IterationBudget
 from hermes_nb.vocabulary.failures import ConfigurationError
@@ -38,6 +39,7 @@ class Case:
         settings: What was varied, as it stands in the columns.
         labels: Other columns that came with the prompt (an expected answer, a category).
         repeat: From 1.
+        fingerprint: Of the agent with these settings.
         seed: Equal for all settings of one prompt and repeat, so that they meet the same injected faults.
     """
 
@@ -48,6 +50,7 @@ class Case:
     labels: Mapping[str, Any] = field(default_factory=dict)
     repeat: int = 1
     seed: int = 0
+    fingerprint: str = ""
 
 
 def cases_of(
@@ -62,6 +65,7 @@ def cases_of(
         msg = f"repeats is a whole number, 1 or more, not {repeats!r}"
         raise ConfigurationError(msg)
     made, met, variants = [], Counter[str](), _Variants()
+    prints: dict[int, str] = {}
     for agent, row, chosen in _combined(agents, prompts, vary):
         prompt, settings, labels = _parts(row)
         named = chosen | {name: (label_of(value), value) for name, value in settings.items()}
@@ -69,9 +73,10 @@ def cases_of(
         variant = variants.get(agent, {name: value for name, (_, value) in named.items() if name != "agent"}, shown)
         key = json.dumps([prompt, shown, labels], default=repr, sort_keys=True)
         met[key] += 1
+        print_ = prints.get(id(variant)) or prints.setdefault(id(variant), fingerprint(described(variant)))
         for repeat in range(1, repeats + 1):
             case_id = blake2b(f"{key}{met[key]}/{repeat}".encode("utf-8", "replace"), digest_size=8).hexdigest()
-            made.append(Case(case_id, prompt, variant, shown, labels, repeat, _seed(seed, prompt, repeat)))
+            made.append(Case(case_id, prompt, variant, shown, labels, repeat, _seed(seed, prompt, repeat), print_))
     if not made:
         msg = "a sweep needs at least one prompt, and one value for each setting that is varied"
         raise ConfigurationError(msg)

@@ -139,7 +139,8 @@ def _ended(work: Work) -> Row | None:
     """The row of a case whose turn ended before its worker was lost."""
     from hermes_nb.lab.journal import kept_rows  # noqa: PLC0415  it needs the rows made here
 
-    return next(kept_rows(work.place, {work.case.id: work.case}, work.score), None)
+    kept = kept_rows(work.place, {work.case.id: work.case}, work.score)
+    return next((row for row in kept if row["fingerprint"] == work.case.fingerprint), None)
 
 
 def _seeded(case: Case) -> Agent:
@@ -151,7 +152,7 @@ def _seeded(case: Case) -> Agent:
 
 
 def _metadata(case: Case) -> dict[str, Any]:
-    return {"case_id": case.id, "repeat": case.repeat, **case.labels}
+    return {"case_id": case.id, "repeat": case.repeat, "fingerprint": case.fingerprint, **case.labels}
 
 
 def row_of(case: Case, result: TurnResult, score: Scorer | None) -> Row:
@@ -176,6 +177,7 @@ def row_of(case: Case, result: TurnResult, score: Scorer | None) -> Row:
         "cost_usd": result.cost_usd,
         "seconds": result.seconds,
         "worker": _me(),
+        "fingerprint": case.fingerprint,
         "error": str(result.failure or result.detail) if result.failed else None,
         **scored(score, result, case),
     }

@@ -15,12 +15,15 @@ from hermes_nb.vocabulary.messages import Usage
 from hermes_nb.vocabulary.texts import unicode_only
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
 
     from hermes_nb.lab.cases import Case
     from hermes_nb.lab.casework import Place, Row
+    from hermes_nb.lab.fingerprint import Settings
     from hermes_nb.lab.scoring import Scorer
     from hermes_nb.logbook.records import TurnRecord
+    from hermes_nb.vocabulary.events import Event
 
 
 class Journal:
@@ -35,10 +38,27 @@ class Journal:
         self._lock = threading.Lock()
         self._unwritten: list[str] = []
 
+    @property
+    def path(self) -> Path:
+        """The study's logbook."""
+        return self._place.path
+
     def add(self, row: Row) -> None:
         """Keep a row; it takes the place of an earlier one of the same case."""
+        self._keep(row)
+
+    def add_agents(self, agents: Mapping[str, Settings]) -> None:
+        """Keep what agents were, by their fingerprints."""
+        for name, settings in agents.items():
+            self._keep({"agent": name, "settings": settings})
+
+    def agents(self) -> dict[str, Settings]:
+        """What the agents were that worked for the study, by their fingerprints."""
+        return {line["agent"]: line["settings"] for line in self._lines() if "case_id" not in line}
+
+    def _keep(self, line: dict[str, Any]) -> None:
         with self._lock:
-            self._unwritten.append(unicode_only(json.dumps(row, default=repr, ensure_ascii=False)))
+            self._unwritten.append(unicode_only(json.dumps(line, default=repr, ensure_ascii=False)))
             try:
                 self._write()
             except OSError:
@@ -60,9 +80,10 @@ class Journal:
         """The newest row of each case."""
         with self._lock:
             unwritten = list(self._unwritten)
-        return {row["case_id"]: row for row in (*self._lines(), *map(json.loads, unwritten))}
+        lines = (*self._lines(), *map(json.loads, unwritten))
+        return {line["case_id"]: line for line in lines if "case_id" in line}
 
-    def _lines(self) -> Iterator[Row]:
+    def _lines(self) -> Iterator[dict[str, Any]]:
         try:
             file = self._place.rows.open(encoding="utf-8", errors="replace")
         except OSError:  # none yet, or a disk that gives nothing: the logbook has the turns
@@ -73,17 +94,17 @@ class Journal:
                     row = json.loads(line)
                 except ValueError:  # a torn line
                     continue
-                if isinstance(row, dict) and "case_id" in row:
+                if isinstance(row, dict) and ("case_id" in row or isinstance(row.get("settings"), dict)):
                     yield row
 
     def finished(self, cases: Mapping[str, Case], score: Scorer | None) -> dict[str, Row]:
         """The rows of the cases that need not run again; those that a logbook has and the rows miss are added."""
         known = {case_id: row for case_id, row in self.rows().items() if case_id in cases and is_final(row)}
-        for row in kept_rows(self._place, {name: case for name, case in cases.items() if name not in known}, score):
-            if row["case_id"] not in known:
-                known[row["case_id"]] = row
-                self.add(row)
-        return known
+        missing = {name: case for name, case in cases.items() if name not in known}
+        kept = {row["case_id"]: row for row in kept_rows(self._place, missing, score)}  # the newest of each case
+        for row in kept.values():
+            self.add(row)
+        return known | kept
 
 
 def kept_rows(place: Place, cases: Mapping[str, Case], score: Scorer | None) -> Iterator[Row]:
@@ -94,15 +115,15 @@ def kept_rows(place: Place, cases: Mapping[str, Case], score: Scorer | None) -> 
                 case = cases.get(turn.conversation_id.rpartition("-")[0])
                 if case is None or turn.parent_turn_id or turn.ended_at is None:
                     continue
-                row = row_of(case, _result(logbook, turn), score)
+                told = logbook.events(turn.id)
+                ended = next(event.what for event in reversed(told) if isinstance(event.what, events.Turn))
+                row = row_of(case, _result(logbook, turn, told, ended), score)
                 if is_final(row):
-                    yield row
+                    yield row | {"fingerprint": ended.metadata.get("fingerprint")}
 
 
-def _result(logbook: Logbook, record: TurnRecord) -> TurnResult:
+def _result(logbook: Logbook, record: TurnRecord, told: Sequence[Event], turn: events.Turn) -> TurnResult:
     """The result of a turn that a logbook has, as far as its events tell of it."""
-    told = logbook.events(record.id)
-    turn = next(event.what for event in reversed(told) if isinstance(event.what, events.Turn))
     chats = [event.what for event in told if isinstance(event.what, events.Chat) and event.what.reply]
     counts: dict[str, Any] = {name: getattr(turn, name) for name in _COUNTS}
     last = chats[-1] if chats else None

@@ -17,6 +17,7 @@ from filelock import FileLock, Timeout
 
 from hermes_nb.interrupts import stop_button
 from hermes_nb.lab.casework import Work, error_row, run_case
+from hermes_nb.lab.changes import current
 from hermes_nb.lab.executors import submitting
 from hermes_nb.lab.journal import Journal
 from hermes_nb.lab.slots import Slots
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
     from hermes_nb.lab.cases import Case
     from hermes_nb.lab.casework import Place, Row
+    from hermes_nb.lab.changes import IfChanged
     from hermes_nb.lab.executors import Executor, Future
     from hermes_nb.lab.scoring import Scorer
 
@@ -158,17 +160,22 @@ class Study(StudyFrames):
     # ------------------------------------------------------------------------------------- the work
 
     def _start(
-        self, executor: Executor | None, parallel: int, seed: int | None, concurrency: Mapping[str, int] | int | None
+        self,
+        executor: Executor | None,
+        parallel: int,
+        seed: int | None,
+        concurrency: Mapping[str, int] | int | None,
+        if_changed: IfChanged,
     ) -> None:
         """Take the study's files, leave out what is finished, and hand the rest out.
 
         Raises:
-            ConfigurationError: Another kernel is running this study, or the executor is none.
+            ConfigurationError: Another kernel is running this study, the executor is none, or an agent has changed.
         """
         submit = submitting(executor)
         try:
             self._take_files()
-            finished = self._journal.finished(self._cases, self._score)
+            finished = current(self._journal, self._cases, self._score, if_changed)
         except BaseException:
             self._closing.close()
             raise

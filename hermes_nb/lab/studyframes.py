@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 FIXED = (
     "turn_id", "conversation_id", "exit_reason", "completed", "failed", "interrupted", "text", "provider", "model",
     *COUNTS, "budget_limit", "budget_used", "input_tokens", "output_tokens", "total_tokens", "cost_usd", "seconds",
-    "score", "error", "worker",
+    "score", "error", "worker", "fingerprint",
 )  # fmt: skip
 """The columns of every study, behind the prompt, its labels and the settings."""
 

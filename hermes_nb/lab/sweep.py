@@ -6,10 +6,11 @@ import secrets
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from hermes_nb.lab.cases import cases_of
 from hermes_nb.lab.casework import Place
+from hermes_nb.lab.changes import IfChanged
 from hermes_nb.lab.study import Study
 from hermes_nb.vocabulary.failures import ConfigurationError
 from hermes_nb.vocabulary.places import home
@@ -37,6 +38,7 @@ def sweep(  # noqa: PLR0913  one argument for each question, all but two by keyw
     score: Scorer | None = None,
     executor: Executor | None = None,
     path: str | os.PathLike[str] | None = None,
+    if_changed: IfChanged = "refuse",
     progress: bool = True,
 ) -> Study:
     """Run many turns side by side: every prompt with every combination of settings; returns at once.
@@ -59,21 +61,28 @@ def sweep(  # noqa: PLR0913  one argument for each question, all but two by keyw
         executor: A `concurrent.futures.Executor`, a `dask.distributed.Client`, or anything with their
             `submit(function, *args)`; threads of this process if left out. The workers must see `path`.
         path: The study's logbook; a new one in the user's data directory if left out.
+        if_changed: What becomes of the finished cases of a study that is started again with an agent that is not the
+            same any more, seen by a fingerprint of its settings: `refuse` says what differs, `keep` counts them and
+            runs the others with the agent as it is now, `rerun` runs them again.
         progress: Show how far it is: the panel in a notebook, a bar elsewhere.
 
     Returns:
         The study: `wait()`, `turns_df()`, `compare("budget")`, `stop()`.
 
     Raises:
-        ConfigurationError: A prompt, a setting or a path cannot work; said before anything runs.
+        ConfigurationError: A prompt, a setting or a path cannot work, or an agent has changed since cases of the study
+            were run; said before anything runs.
     """
     if not isinstance(parallel, int) or parallel < 1:
         msg = f"parallel is a whole number, 1 or more, not {parallel!r}"
         raise ConfigurationError(msg)
+    if if_changed not in get_args(IfChanged):
+        msg = f"if_changed is one of {get_args(IfChanged)}, not {if_changed!r}"
+        raise ConfigurationError(msg)
     _check_concurrency(concurrency)
     cases = cases_of(agent, prompts, vary or {}, repeats, seed)
     study = Study(cases, Place(_place(path)), score)
-    study._start(executor, parallel, seed, concurrency)  # noqa: SLF001  a study is started by its sweep only
+    study._start(executor, parallel, seed, concurrency, if_changed)  # noqa: SLF001  a study is started by its sweep only
     if progress and in_a_notebook():
         show_study(study)
     elif progress:

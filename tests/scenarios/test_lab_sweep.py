@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import os
 import signal
 import subprocess
@@ -198,7 +199,7 @@ def test_partial_results_can_be_looked_at_and_stop_ends_all(tmp_path):
     assert frame.exit_reason.value_counts().to_dict() == {"completed": 4, "interrupted_by_user": 3}
     assert "stopped" in repr(study)
 
-    again = hn.sweep(agent(say("now")), quick_then_slow, path=tmp_path / "s.db", progress=False)
+    again = hn.sweep(agent(say("now")), quick_then_slow, path=tmp_path / "s.db", if_changed="keep", progress=False)
     assert again.wait(60)
     assert again.progress["resumed"] == 4
     assert again.turns_df().text.value_counts().to_dict() == {"now": 8, "quick": 4}
@@ -227,12 +228,79 @@ def test_a_second_sweep_at_the_same_place_is_refused_while_the_first_runs(tmp_pa
 
 def test_finished_cases_are_not_run_again_and_new_ones_are(tmp_path):
     first = swept(agent(), ["a", "b"], path=tmp_path / "s.db")
-    second = swept(agent(say("other")), ["a", "b", "c"], path=tmp_path / "s.db")
+    second = swept(agent(say("other")), ["a", "b", "c"], path=tmp_path / "s.db", if_changed="keep")
 
     assert second.progress["resumed"] == 2
     assert list(second.turns_df().text) == ["522,000", "522,000", "other"]
     assert set(first.cases) < set(second.cases)
     assert sorted(ended(tmp_path / "s.db")) == sorted(second.cases)
+
+
+def test_an_agent_that_has_changed_is_told_of_before_anything_runs(tmp_path):
+    path = tmp_path / "s.db"
+    long = "Be exact. " * 30
+    provider = script(say("one"), each_turn=True)
+    swept(hn.Agent(provider, tools=[population], guard=None, instructions=f"{long}Count twice."), ["a", "b"], path=path)
+
+    @hn.tool(name="population")
+    def other(city: str) -> int:
+        """Inhabitants of a city."""
+        return 523_000
+
+    changed = hn.Agent(
+        provider, tools=[other], guard=None, instructions=f"{long}Count once.", retry=hn.Retry(attempts=9)
+    )
+    with pytest.raises(hn.ConfigurationError) as told:
+        hn.sweep(changed, ["a", "b", "c"], path=path, progress=False)
+    words = str(told.value)
+    assert f"2 of the 2 finished cases of {path} were run by another agent" in words
+    assert "retry.attempts was 3, is 9" in words
+    assert "Count twice." in words
+    assert "Count once." in words
+    assert "tools.population.function was 'population (code" in words
+    assert "if_changed='rerun'" in words
+    assert len(words) < 1_200
+    assert len(ended(path)) == 2, "nothing was run"
+
+    kept = swept(changed, ["a", "b", "c"], path=path, if_changed="keep")
+    assert kept.progress["resumed"] == 2
+    assert len(set(kept.turns_df().fingerprint)) == 2
+    rerun = swept(changed, ["a", "b", "c"], path=path, if_changed="rerun")
+    assert rerun.progress["resumed"] == 1
+    assert len(set(rerun.turns_df().fingerprint)) == 1
+    assert len(rerun.iterations_df()) == 3
+    again = swept(changed, ["a", "b", "c"], path=path)
+    assert again.progress["resumed"] == 3
+    with pytest.raises(hn.ConfigurationError, match="'ask'"):
+        hn.sweep(changed, ["a"], path=path, if_changed="ask")
+
+
+def test_a_changed_agent_is_noticed_in_the_logbook_when_the_rows_are_lost(tmp_path):
+    path = tmp_path / "s.db"
+    swept(agent(), ["a"], path=path)
+    (tmp_path / "s.db.rows.jsonl").unlink()
+
+    with pytest.raises(hn.ConfigurationError, match=r"1 of the 1 .*what it was is not known any more"):
+        hn.sweep(agent(instructions="Be brief."), ["a"], path=path, progress=False)
+    assert swept(agent(), ["a"], path=path).progress["resumed"] == 1
+
+
+def test_the_value_behind_a_label_has_changed(tmp_path):
+    path = tmp_path / "s.db"
+    swept(agent(), ["a"], vary={"instructions": {"short": "Be brief.", "long": "Be exact."}}, path=path)
+
+    with pytest.raises(hn.ConfigurationError, match=r"1 of the 2 .*instructions was 'Be brief.', is 'Be quick.'"):
+        swept(agent(), ["a"], vary={"instructions": {"short": "Be quick.", "long": "Be exact."}}, path=path)
+
+
+def test_a_study_that_was_begun_before_there_were_fingerprints_goes_on(tmp_path):
+    path, rows = tmp_path / "s.db", tmp_path / "s.db.rows.jsonl"
+    swept(agent(), ["a"], path=path)
+    lines = [json.loads(line) for line in rows.read_text().splitlines()]
+    old = [{name: line[name] for name in line if name != "fingerprint"} for line in lines if "case_id" in line]
+    rows.write_text("".join(f"{json.dumps(line)}\n" for line in old))
+
+    assert swept(agent(instructions="Be brief."), ["a"], path=path).progress["resumed"] == 1
 
 
 def test_a_row_that_was_torn_or_lost_is_made_again_from_the_logbook(tmp_path):
@@ -241,7 +309,7 @@ def test_a_row_that_was_torn_or_lost_is_made_again_from_the_logbook(tmp_path):
     rows = tmp_path / "s.db.rows.jsonl"
     rows.write_bytes(rows.read_bytes()[:-40])
 
-    after = swept(agent(say("never")), ["a", "b", "c"], path=tmp_path / "s.db", score=lambda result: len(result.text))
+    after = swept(agent(), ["a", "b", "c"], path=tmp_path / "s.db", score=lambda result: len(result.text))
     same = ["case_id", "turn_id", "text", "exit_reason", "iterations", "tool_calls", "total_tokens", "budget_used"]
     same += ["score", "model", "provider"]
     pd.testing.assert_frame_equal(before[same], after.turns_df()[same])
