@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import uuid
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from hermes_nb.tools.context import ToolFailed
@@ -18,7 +18,7 @@ from hermes_nb.vocabulary.messages import ToolSpec
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from hermes_nb.agent import Agent
+    from hermes_nb.agent import Agent, Injecting
     from hermes_nb.tools.context import ToolContext
     from hermes_nb.turn.request import Policies
     from hermes_nb.turn.result import TurnResult
@@ -44,6 +44,8 @@ class AgentTool:
     name: str
     description: str = ""
     guidance: str = ""
+    faults: Injecting | None = field(default=None, repr=False)
+    """Those of the agent above, if the sub-agent has none of its own."""
 
     @property
     def spec(self) -> ToolSpec:
@@ -116,7 +118,8 @@ class AgentTool:
             parent_turn_id=parent.request.turn_id,
             parent=parent,
         )
-        return request if agent.faults is None else agent.faults.inject(request)
+        faults = agent.faults or self.faults
+        return request if faults is None else faults.inject(request)
 
 
 def _policies(agent: Agent, parent: TurnState) -> Policies:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from hermes_nb.lab.faults import Faults
 from hermes_nb.lab.injecting import CALLS, REQUESTS, WRITES
 from hermes_nb.lab.sweep import sweep
+from hermes_nb.lab.wrapping import sub_agents
 from hermes_nb.turn.attempts import waiting
 from hermes_nb.vocabulary.failures import ConfigurationError
 
@@ -40,8 +41,10 @@ def chaos(
 ) -> pd.DataFrame:
     """Try what this configuration survives: every kind of failure, once and lasting; waits for all of it.
 
-    Each kind is tried with the first request (`once`), with every request to the primary (`primary`, where there is a
-    next provider), and with every request or tool call (`always`). Waits before retries take no time.
+    Each kind is tried with the first request of a turn (`once`), with every request to the primary (`primary`, where
+    there is a next provider), with every request or tool call of sub-agents alone (`sub_agents`, where there are any),
+    and with every request or tool call (`always`). All but `sub_agents` hold for the agent's own turn and for the turns
+    of its sub-agents. Waits before retries take no time.
 
     Args:
         agent: The agent, with its own chain and policies.
@@ -53,8 +56,9 @@ def chaos(
 
     Returns:
         One row for each fault and time: `turns`, `survived` (share of completed turns), `exit_reason` (the most
-        frequent), `injected`, and the mean `iterations`, `retries`, `fallbacks`, `compressions`, `tool_calls`,
-        `total_tokens` and `seconds`. `frame.attrs["path"]` is the logbook.
+        frequent), `injected`, `injected_below` (those of them in sub-agents' turns), and the mean `iterations`,
+        `retries`, `fallbacks`, `compressions`, `tool_calls`, `total_tokens` and `seconds`. `frame.attrs["path"]` is
+        the logbook.
 
     Raises:
         ConfigurationError: The agent injects faults already, or a prompt cannot work.
@@ -62,7 +66,7 @@ def chaos(
     if agent.faults is not None:
         msg = f"chaos() injects the faults itself; give it agent.with_(faults=None), not one with {agent.faults!r}"
         raise ConfigurationError(msg)
-    variants = {f"{fault}/{when}": faults for fault, when, faults in _variants(len(agent.models))}
+    variants = {f"{fault}/{when}": faults for fault, when, faults in _variants(agent)}
     token = waiting.set(False)
     try:
         study = sweep(
@@ -74,21 +78,27 @@ def chaos(
     return _table(study, list(variants))
 
 
-def _variants(providers: int) -> Iterator[tuple[str, str, Faults | None]]:
+def _variants(agent: Agent) -> Iterator[tuple[str, str, Faults | None]]:
     """Fault, time, and what injects it."""
     yield "none", "never", None
+    below = frozenset(one.name for one in sub_agents(agent)) - {agent.name}
     kinds: list[tuple[str, str, dict[str, Any]]] = [(kind, kind, {}) for kind in REQUESTS]
     kinds.insert(1, ("rate_limit_wait", "rate_limit", {"retry_after": ASKED_WAIT}))
     for label, kind, more in kinds:
         more = {"seconds": SLOW} | more  # noqa: PLW2901  the same for all
         yield label, "once", Faults(**{kind: {1}, **more})
-        if providers > 1:
+        if len(agent.models) > 1:
             yield label, "primary", Faults(**{kind: 1.0, "places": {0}, **more})
+        if below:
+            yield label, "sub_agents", Faults(**{kind: 1.0, "agents": below, **more})
         yield label, "always", Faults(**{kind: 1.0, **more})
     for kind in (*CALLS, *WRITES):
         for when, wanted in (("once", {1}), ("always", 1.0)):
             call: dict[str, Any] = {kind: wanted}
             yield kind, when, Faults(**call)
+        if below and kind in CALLS:
+            call = {kind: 1.0, "agents": below}
+            yield kind, "sub_agents", Faults(**call)
 
 
 def _table(study: Study, order: list[str]) -> pd.DataFrame:
@@ -98,7 +108,9 @@ def _table(study: Study, order: list[str]) -> pd.DataFrame:
     groups = turns.groupby("faults")
     frame = pd.DataFrame({"turns": groups.size(), "survived": groups["completed"].mean().astype(float)})
     frame["exit_reason"] = groups["exit_reason"].agg(lambda reasons: str(reasons.mode().iloc[0]))
-    frame["injected"] = _injected(study).value_counts().reindex(frame.index, fill_value=0).astype("Int64")
+    injected = _injected(study)
+    for name, hit in (("injected", injected), ("injected_below", injected[injected["below"]])):
+        frame[name] = hit["faults"].value_counts().reindex(frame.index, fill_value=0).astype("Int64")
     frame = frame.join(groups[[*_SUMS, "seconds"]].mean().astype(float)).reindex(order).dropna(subset=["turns"])
     names = [name.partition("/") for name in frame.index]
     frame.insert(0, "fault", [fault for fault, _, _ in names])
@@ -108,15 +120,19 @@ def _table(study: Study, order: list[str]) -> pd.DataFrame:
     return frame
 
 
-def _injected(study: Study) -> pd.Series:
-    """The variant of each request, tool call and write that failed because it was told to."""
+def _injected(study: Study) -> pd.DataFrame:
+    """Each request, tool call and write that failed because it was told to: its variant, and whether a sub-agent's."""
     import pandas as pd  # noqa: PLC0415  heavy; loaded on first use
 
     attempts, calls, told = study.attempts_df(), study.tool_calls_df(), study.events_df()
-    hit: list[pd.Series] = [
-        attempts["faults"][attempts["injected"].notna()],
-        calls["faults"][calls["error_type"].astype("string").str.startswith("injected_", na=False)],
-        told["faults"][told["attributes_json"].str.contains("(injected)", regex=False, na=False)],
+    hit = [
+        attempts[attempts["injected"].notna()],
+        calls[calls["error_type"].astype("string").str.startswith("injected_", na=False)],
+        told[
+            (told["name"] == "hermes.degraded")
+            & told["attributes_json"].str.contains("(injected)", regex=False, na=False)
+        ],
     ]
-    where: pd.Series = pd.concat(hit)
-    return where
+    where: pd.DataFrame = pd.concat([frame[["faults", "turn_id"]].astype("string") for frame in hit])
+    own = study.turns_df()["turn_id"].astype("string")
+    return where.assign(below=~where["turn_id"].isin(own))

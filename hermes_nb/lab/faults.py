@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, TypeAlias
 
+from hermes_nb.delegation import AgentTool
 from hermes_nb.lab.injecting import CALLS, FULL, REQUESTS, WRITES, FaultyProvider, FaultyTool
 from hermes_nb.vocabulary.failures import ConfigurationError
 
@@ -24,7 +26,9 @@ class Faults:
     Each kind takes a rate (`rate_limit=0.2`: a fifth of the requests) or positions (`cut={1, 3}`: the first and the
     third request of a turn). What was injected stands in the `injected` column of the attempts, in the `error_type` of
     tool calls, and in the detail of the turn's `hermes.degraded` events. Injected rate limits are not remembered by the
-    rate guard. Turns with the same seed, prompt and place in their conversation meet the same faults.
+    rate guard. Turns with the same seed, prompt and place in their conversation meet the same faults. The turns of
+    sub-agents (`agent.as_tool()`) meet them too, with their own count of requests, by the task that they are given;
+    a sub-agent with faults of its own meets those.
 
     Args:
         rate_limit: HTTP 429, which asks to wait for `retry_after` seconds.
@@ -45,6 +49,7 @@ class Faults:
         disk_full: The logbook has no room for what the turn writes; there is room again when the turn ends.
         script: The fault of the first request, the second, ...; None for none. Rates hold for those after it.
         places: Which providers of the chain fail, 0 for the primary; None for all.
+        agents: Names of the agents that meet the faults; None for the agent and all of its sub-agents.
         retry_after: Seconds that a rate limit asks to wait; None for one that does not say.
         seconds: How long `slow` takes.
         seed: Another seed, other faults.
@@ -71,6 +76,7 @@ class Faults:
     disk_full: Wanted = 0.0
     script: tuple[str | None, ...] = ()
     places: Collection[int] | None = None
+    agents: Collection[str] | None = None
     retry_after: float | None = None
     seconds: float = 1.0
     seed: int = 0
@@ -85,6 +91,9 @@ class Faults:
         if unknown := [kind for kind in self.script if kind is not None and kind not in REQUESTS]:
             msg = f"no request can fail with {unknown[0]!r}; there are: {', '.join(REQUESTS)}"
             raise ConfigurationError(msg)
+        if isinstance(self.agents, str):
+            msg = f"agents is a set of names of agents, such as {{{self.agents!r}}}, not {self.agents!r}"
+            raise ConfigurationError(msg)
         object.__setattr__(self, "script", tuple(self.script))
 
     def __repr__(self) -> str:
@@ -94,8 +103,14 @@ class Faults:
 
     def inject(self, request: TurnRequest) -> TurnRequest:
         """The turn's request with providers and tools that fail; the agent calls it when a turn starts."""
-        told = request.prompt if isinstance(request.prompt, str) else repr(request.prompt)
-        seed = f"{self.seed}:{request.number}:{told}"
+        return self.injected(request, f"{self.seed}:{request.number}:{_told(request)}")
+
+    def injected(self, request: TurnRequest, seed: str) -> TurnRequest:
+        """The request with providers and tools that fail as that seed decides, its sub-agents' included."""
+        below = FaultsBelow(self, seed)
+        tools = [replace(t, faults=below) if isinstance(t, AgentTool) else t for t in request.toolbox.tools.values()]
+        if self.agents is not None and request.agent not in self.agents:
+            return replace(request, toolbox=request.toolbox.with_(tools))
         requests = Draws(self._of(REQUESTS), f"{seed}:requests", self.script)
         calls = Draws(self._of(CALLS), f"{seed}:calls")
         writes = Draws(self._of(WRITES), f"{seed}:writes")
@@ -103,8 +118,7 @@ class Faults:
             FaultyProvider(provider, requests.next, self.retry_after, self.seconds) if self._hits(place) else provider
             for place, provider in enumerate(request.chain)
         )
-        box = request.toolbox
-        toolbox = box.with_(FaultyTool(tool, calls.next) for tool in box.tools.values())
+        toolbox = request.toolbox.with_(FaultyTool(tool, calls.next) for tool in tools)
         disk = (lambda: FULL if writes.next() else "") if self.disk_full else None
         return replace(request, chain=chain, toolbox=toolbox, disk=disk)
 
@@ -113,6 +127,30 @@ class Faults:
 
     def _hits(self, place: int) -> bool:
         return self.places is None or place in self.places
+
+
+class FaultsBelow:
+    """The faults of the turns that sub-agents run for one turn: by their task, and by how often it was given before.
+
+    Args:
+        faults: Those of the turn.
+        seed: Its seed.
+    """
+
+    def __init__(self, faults: Faults, seed: str) -> None:
+        self._faults = faults
+        self._seed = seed
+        self._given: Counter[str] = Counter()
+
+    def inject(self, request: TurnRequest) -> TurnRequest:
+        """The sub-agent's request with providers and tools that fail."""
+        told = f"{request.agent}:{_told(request)}"
+        self._given[told] += 1
+        return self._faults.injected(request, f"{self._seed}/{told}:{self._given[told]}")
+
+
+def _told(request: TurnRequest) -> str:
+    return request.prompt if isinstance(request.prompt, str) else repr(request.prompt)
 
 
 class Draws:

@@ -17,6 +17,7 @@ from typing import Any
 
 from hermes_nb.agent import Agent
 from hermes_nb.delegation import AgentTool
+from hermes_nb.lab.wrapping import sub_agents
 from hermes_nb.providers.base import Provider, is_provider
 from hermes_nb.telemetry.redaction import is_secret_name, without_keys
 from hermes_nb.tools.definition import FunctionTool, Tool, is_tool
@@ -45,7 +46,8 @@ def described(agent: Agent) -> Settings:
     A function is told by its name and a digest of its compiled code, of the functions of its module that it calls, of
     its defaults and of the plain values in its closure.
     """
-    secrets = {secret for provider in _providers(agent) for secret in provider.secrets if len(secret) >= SHORTEST}
+    models = [model for one in (agent, *sub_agents(agent)) for model in one.models]
+    secrets = {secret for model in models for secret in model.secrets if len(secret) >= SHORTEST}
     return {name: _masked(value, secrets) for name, value in _flat("", _agent(agent))}
 
 
@@ -62,13 +64,6 @@ def differences(old: Settings, new: Settings) -> list[str]:
 
 
 # ------------------------------------------------------------------------------------------- objects
-
-
-def _providers(agent: Agent) -> Iterator[Provider]:
-    yield from agent.models
-    for tool in agent.toolbox.tools.values():
-        if isinstance(tool, AgentTool):
-            yield from _providers(tool.agent)
 
 
 def _agent(agent: Agent) -> dict[str, Any]:

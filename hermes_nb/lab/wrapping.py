@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from hermes_nb.delegation import AgentTool
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from hermes_nb.agent import Agent
     from hermes_nb.providers.base import Provider
@@ -23,6 +23,14 @@ def with_models(agent: Agent, wrap: Callable[[Provider], Provider]) -> Agent:
 
     tools = agent.toolbox.with_(map(wrapped, agent.toolbox.tools.values()))
     return agent.with_(models=list(map(wrap, agent.models)), tools=tools)
+
+
+def sub_agents(agent: Agent) -> Iterator[Agent]:
+    """The agents below an agent, at any depth."""
+    for tool in agent.toolbox.tools.values():
+        if isinstance(tool, AgentTool):
+            yield tool.agent
+            yield from sub_agents(tool.agent)
 
 
 @dataclass(frozen=True)

@@ -47,3 +47,22 @@ def test_a_chain_survives_what_one_provider_does_not(tmp_path):
 def test_an_agent_that_injects_already_is_refused():
     with pytest.raises(hn.ConfigurationError, match="itself"):
         hn.chaos(agent("one", faults=hn.Faults(timeout=0.1)), ["q"])
+
+
+def test_it_tells_what_happens_when_only_the_sub_agents_fail(tmp_path):
+    def lead(request):
+        said = [m for m in request.messages if m.role == "tool"]
+        return say("There is no help." if "error" in said[-1].text else "522,000") if said else call("helper", task="t")
+
+    helper = agent("one").with_(name="helper")
+    made = hn.Agent(script(lead, lead, lead, lead, each_turn=True), tools=[helper.as_tool()], guard=None)
+    frame = hn.chaos(made, ["q"], path=tmp_path / "c.db", progress=False).set_index(["fault", "when"])
+
+    assert (frame.injected_below["none", "never"], frame.injected_below["timeout", "once"]) == (0, 1)
+    assert frame.injected["timeout", "once"] == 2, "in both turns"
+    for fault in ("timeout", "server_error", "auth"):
+        assert frame.survived[fault, "sub_agents"] == 1, fault
+        assert frame.survived[fault, "always"] == 0
+        assert frame.injected_below[fault, "sub_agents"] == frame.injected[fault, "sub_agents"] > 0
+    assert frame.injected_below["tool_error", "sub_agents"] > 0
+    assert ("disk_full", "sub_agents") not in frame.index

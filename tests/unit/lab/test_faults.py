@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import hermes_nb as hn
 from hermes_nb.lab.faults import Draws
 from hermes_nb.lab.injecting import CALLS, FAILURES, REQUESTS
-from hermes_nb.testing import call, no_waiting, say, script
+from hermes_nb.testing import call, calls, no_waiting, say, script
 
 
 @hn.tool
@@ -262,3 +262,107 @@ def test_a_turn_with_faults_is_replayed_with_the_same_faults(kind):
     assert again.messages == result.messages
     assert attempts(again) == attempts(result)
     assert hn.compare(run, again).same
+
+
+# ---------------------------------------------------------------------------------------- sub-agents
+
+
+def delegating(*tasks: str, helper: hn.Agent | None = None, **settings) -> hn.Agent:
+    helper = helper or hn.Agent(
+        script(*[call("population", city="Lyon")] * 3, say("helped"), each_turn=True, name="below"),
+        tools=[population], name="helper", guard=None,
+    )  # fmt: skip
+    steps = [calls(*(call("helper", task=task) for task in tasks)), say("done")]
+    return hn.Agent(script(*steps, each_turn=True), tools=[helper.as_tool(budget=9)], guard=None, **settings)
+
+
+def run_of(agent: hn.Agent, prompt: str = "q") -> hn.TurnResult:
+    with no_waiting():
+        return agent.run(prompt, session=False)
+
+
+def below(result: hn.TurnResult) -> list[tuple[str, str]]:
+    """Provider and fault of each request of sub-agents that failed."""
+    attempts = result.trace.attempts_df()
+    hit = attempts[attempts.injected.notna() & (attempts.turn_id != result.turn_id)]
+    return list(zip(hit.provider, hit.injected.astype(str), strict=True))
+
+
+def test_faults_reach_the_models_and_tools_of_sub_agents_and_stand_on_their_spans():
+    faults = hn.Faults(timeout={2}, tool_error={2})
+    agent = delegating("count", faults=faults)
+    with no_waiting():
+        run = agent.start("q", session=False)
+        result = run.result()
+
+    attempts = result.trace.attempts_df()
+    hit = attempts[attempts.injected.notna()]
+    assert sorted(zip(hit.provider, hit.injected, strict=True)) == [("below", "timeout"), ("script", "timeout")]
+    assert result.text == "done"
+    failed = result.trace.tool_calls_df().dropna(subset="error_type")
+    assert failed.tool_name.tolist() == ["population"]
+    again = hn.replay(run)
+    assert again.result().messages == result.messages
+    assert again.trace.attempts_df().injected.tolist() == attempts.injected.tolist()
+
+
+def test_the_tools_of_sub_agents_fail_by_their_own_count():
+    result = run_of(delegating("count", faults=hn.Faults(tool_error={2})))
+
+    calls_df = result.trace.tool_calls_df()
+    assert list(calls_df[calls_df.error_type == "injected_error"].tool_name) == ["population"]
+
+
+def test_only_the_agents_that_are_named_meet_the_faults():
+    def hit(agents) -> set[str]:
+        attempts = run_of(delegating("count", faults=hn.Faults(rate_limit={1}, agents=agents))).trace.attempts_df()
+        return set(attempts[attempts.injected.notna()].provider)
+
+    assert hit(None) == {"script", "below"}
+    assert hit({"helper"}) == {"below"}
+    assert hit({"agent"}) == {"script"}
+    assert hit(set()) == set()
+    with pytest.raises(hn.ConfigurationError, match="set of names"):
+        hn.Faults(agents="helper")
+
+
+def test_a_sub_agent_with_faults_of_its_own_meets_those():
+    helper = hn.Agent(script(say("helped"), name="below"), name="helper", guard=None, faults=hn.Faults(cut={1}))
+    attempts = run_of(delegating("count", helper=helper, faults=hn.Faults(timeout={1}))).trace.attempts_df()
+
+    assert dict(attempts.dropna(subset="injected")[["provider", "injected"]].values.tolist()) == {
+        "script": "timeout", "below": "cut",
+    }  # fmt: skip
+
+
+def test_sub_agents_of_sub_agents_are_reached_too():
+    deepest = hn.Agent(script(say("deep"), name="deepest"), name="deepest", guard=None)
+    helper = hn.Agent(
+        script(call("deepest", task="dig"), say("helped"), name="below"), tools=[deepest.as_tool()], name="helper",
+        guard=None, delegation=hn.Delegation(depth=3),
+    )  # fmt: skip
+    result = run_of(delegating("x", helper=helper, delegation=hn.Delegation(depth=3), faults=hn.Faults(timeout={1})))
+
+    attempts = result.trace.attempts_df()
+    assert set(attempts[attempts.injected.notna()].provider) == {"script", "below", "deepest"}
+
+
+@given(st.integers(0, 50))
+def test_the_same_seed_brings_the_same_faults_to_the_same_tasks(seed):
+    agent = delegating("a", "b", "a", faults=hn.Faults(timeout=0.3, disconnect=0.3, agents={"helper"}, seed=seed))
+    first, second = (sorted(below(run_of(agent))) for _ in range(2))
+
+    assert first == second
+
+
+def test_another_task_and_the_same_task_again_meet_other_faults():
+    rates = {"timeout": 0.3, "disconnect": 0.3, "empty": 0.3}
+    found = set()
+    for tasks in (("a",), ("b",), ("c",)):
+        met = [tuple(below(run_of(delegating(*tasks, faults=hn.Faults(**rates, agents={"helper"}, seed=5)))))]
+        found |= set(met)
+    once = below(run_of(delegating("a", faults=hn.Faults(**rates, agents={"helper"}, seed=5))))
+    twice = below(run_of(delegating("a", "a", faults=hn.Faults(**rates, agents={"helper"}, seed=5))))
+
+    assert len(found) > 1
+    assert sorted(twice) != sorted(once + once)
