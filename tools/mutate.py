@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parent.parent
 
 TESTS = {
+    "logbook/guardfile": ("unit/policies", "scenarios/test_guard.py"),
+    "logbook/store": ("unit/policies", "unit/logbook"),
     "policies/compression": ("unit/policies", "unit/compression", "conformance/test_parts_compression.py"),
     "policies/guard": ("unit/policies", "scenarios/test_guard.py"),
     "policies/guardrails": ("unit/policies", "unit/tools/test_guardrails.py"),
@@ -78,7 +80,7 @@ TESTS = {
     "tools/definition": ("unit/tools/test_definition.py", "unit/tools/test_toolbox.py"),
     "tools/finite": ("unit/tools/test_finite.py",),
     "tools/loops": ("unit/policies", "unit/tools/test_toolbox.py"),
-    "tools/mcp": ("unit/tools/test_mcp.py",),
+    "tools/mcp": ("unit/policies", "unit/tools/test_mcp.py"),
     "tools/names": ("unit/tools/test_names.py",),
     "tools/results": ("unit/policies", "unit/tools/test_results.py"),
     "tools/schema": ("unit/tools/test_definition.py",),
@@ -117,6 +119,15 @@ class Same:
 
 
 SAME = (
+    Same(
+        "logbook/guardfile", "if end > now", ("end > now -> end >= now",),
+        "no limit ends at the very nanosecond",
+    ),
+    Same(
+        "logbook/store", "time.monotonic() < self._next_try",
+        ("time.monotonic() < self._next_try -> time.monotonic() <= self._next_try",),
+        "nobody writes at the very nanosecond",
+    ),
     Same(
         "tools/finite", "_LEAVES = frozenset(",
         ("without str", "without bytes", "without bool", "without int", "without float", "without type(None)"),

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 
 import pytest
 
+from hermes_nb.logbook import guardfile, store
 from hermes_nb.policies import guard, recovery, retry
 from hermes_nb.policies.compression import Compression
 from hermes_nb.policies.guard import RateGuard
@@ -16,7 +18,7 @@ from hermes_nb.policies.retry import Retry
 from hermes_nb.providers import credentials, http, remote
 from hermes_nb.providers.mixture import Mixture
 from hermes_nb.providers.scripted import Scripted
-from hermes_nb.tools import loops, results, toolbox
+from hermes_nb.tools import loops, mcp, results, toolbox
 from hermes_nb.turn import chain, steps
 from hermes_nb.vocabulary.budget import BudgetView
 from hermes_nb.vocabulary.failures import Failure
@@ -58,6 +60,7 @@ def test_the_constants_are_those_of_the_documents():
     assert (loops.CLEANING_UP, chain.CLOSING) == (0.4, 0.4)
     assert (toolbox.WORKERS, toolbox.BATCH_TIMEOUT) == (8, 420.0)
     assert (results.RESULT_LIMIT, results.BATCH_LIMIT) == (100_000, 200_000)
+    assert (results.PREVIEW, results.ERROR_LIMIT, results.STORE_LIMIT) == (1_500, 2_000, 1_000_000_000)
 
 
 def test_the_time_outs_of_servers_are_those_of_the_documents():
@@ -65,6 +68,15 @@ def test_the_time_outs_of_servers_are_those_of_the_documents():
     assert http.Timeouts(connect=15.0, first_token=900.0, idle=300.0, total=1_800.0) == http.LOCAL
     assert http.KEPT == 60.0
     assert (remote.ERROR_BODY, remote.AFTER_FINISH, remote.AFTER_DONE) == (65_536, 5.0, 0.25)
+
+
+def test_what_is_written_by_several_kernels_is_waited_for_as_the_documents_say():
+    assert (guardfile.LOCK_SECONDS, store.PAUSE, store.BEHIND) == (0.5, 5.0, 64)
+
+
+def test_a_server_of_tools_has_half_a_minute_to_begin_and_ten_seconds_to_end():
+    assert inspect.signature(mcp.MCP).parameters["patience"].default == 30.0
+    assert (mcp._SECONDS_TO_END, mcp._SHOWN_LOG, mcp._LONGEST_NAME) == (10, 500, 64)
 
 
 def test_a_mixture_asks_eight_at_once_and_waits_two_minutes_for_each():

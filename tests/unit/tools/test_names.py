@@ -57,3 +57,16 @@ def test_what_could_be_two_tools_is_neither():
 def test_any_name_has_words_or_none(name):
     assert all(word == word.lower() and word for word in words(name))
     assert closest(name, KNOWN) in (*KNOWN, "")
+
+
+@pytest.mark.parametrize(
+    ("name", "left"),
+    [
+        ("tool", ["tool"]),
+        ("todo_tool_tool", ["todo"]),
+        ("todo_tool_tool_tool", ["todo", "tool"]),
+        ("tool_tool", ["tool"]),
+    ],
+)
+def test_two_suffixes_are_forgiven_and_a_name_is_never_all_suffix(name, left):
+    assert words(name) == left
