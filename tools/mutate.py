@@ -58,7 +58,7 @@ TESTS = {
     "policies/replies": ("conformance/test_loop_answers.py", "conformance/test_cases_wire.py"),
     "policies/retry": ("unit/policies", "conformance/test_loop_asking.py"),
     "policies/thinking": ("unit/policies",),
-    "policies/tokens": ("unit/compression",),
+    "policies/tokens": ("unit/compression/test_tokens.py", "unit/compression/test_summarising.py"),
     "providers/anthropic_assembly": ("providers/test_anthropic.py", "providers/test_streams.py"),
     "providers/anthropic": ("providers/test_anthropic.py",),
     "providers/advice": ("providers/test_mixture.py",),

@@ -56,7 +56,7 @@ def _table() -> bytes:
         for byte in characters.encode():
             table[byte] = number
     for number, (first, _) in enumerate(_SCRIPTS, len(_ASCII)):
-        table[first:] = bytes([number]) * (256 - first)
+        table[first:] = bytes([number]) * len(table[first:])
     return bytes(table)
 
 

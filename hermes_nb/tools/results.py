@@ -175,7 +175,7 @@ class Shortened:
 
     content: Content
     stored_at: str
-    deleted: int = 0
+    deleted: int
 
 
 def shorten(content: Content, directory: Path | None, *, preview: int = PREVIEW) -> Shortened:

@@ -340,6 +340,34 @@ def test_arguments_are_converted_where_nothing_is_lost(name, sent, received):
     assert type(got) is type(received)
 
 
+@tool
+def gather(row: tuple[str, ...] = (), some: set[str] = set(), fixed: frozenset[str] = frozenset()) -> Any:  # noqa: B006
+    return {"row": row, "some": some, "fixed": fixed}
+
+
+@pytest.mark.parametrize(("name", "received"), [("row", ("x",)), ("some", {"x"}), ("fixed", frozenset({"x"}))])
+def test_one_thing_where_several_may_be_is_several_of_it(name, received):
+    assert invoke(gather, **{name: "x"})[name] == received
+
+
+@pytest.mark.parametrize(("levels", "taken"), [(3, True), (4, False)])
+def test_lists_that_are_quoted_within_quotes_are_understood_three_levels_deep(levels, taken):
+    kind = eval("list[" * levels + "int" + "]" * levels)
+
+    def f(x):
+        return x
+
+    f.__annotations__ = {"x": kind}
+    quoted, plain = [1], [1]
+    for _ in range(levels - 1):
+        quoted, plain = [json.dumps(quoted)], [plain]
+    if taken:
+        assert invoke(tool(f), x=json.dumps(quoted)) == plain
+    else:
+        with pytest.raises(InvalidArguments):
+            invoke(tool(f), x=json.dumps(quoted))
+
+
 @pytest.mark.parametrize(
     ("name", "sent"), [("n", "4.5"), ("n", 4.5), ("n", "many"), ("n", None), ("flag", "perhaps"), ("points", "here")]
 )

@@ -222,6 +222,14 @@ def test_the_name_of_a_stored_result_may_be_given_in_any_way(tmp_path, around):
     assert read(ToolContext(directory=tmp_path), around.format(name), 4, 5) == "[Characters 4 to 9 of 14.]\nwhole"
 
 
+def test_the_model_reads_eight_thousand_characters_from_the_beginning_if_it_does_not_say_more(tmp_path):
+    text = "".join(map(str, range(10_000)))
+    path, _ = results.store(text, tmp_path)
+    told = result_reader()(ToolContext(directory=tmp_path), path)
+    assert told == f"[Characters 0 to 8,000 of {len(text):,}.]\n{text[:8_000]}"
+    assert result_reader().options.result_limit == 21_000
+
+
 def test_at_most_20000_characters_are_read_at_once(tmp_path):
     stored = results.store("x" * 50_000, tmp_path)[0]
     read = result_reader()
@@ -310,3 +318,22 @@ def test_nothing_but_stored_results_is_ever_deleted(small_store):
     long_result(small_store, "two", "a")
 
     assert len(list((small_store / "one").iterdir())) == 3
+
+
+def test_the_store_may_be_as_full_as_its_bound(tmp_path, monkeypatch):
+    monkeypatch.setattr(results, "STORE_LIMIT", 100)
+    mine, other = tmp_path / "mine", tmp_path / "other"
+    other.mkdir()
+    (other / f"{'a' * 20}.txt").write_bytes(b"x" * 60)
+    assert results.make_room(mine, 40) == 0
+    assert results.make_room(mine, 41) == 1
+    mine.mkdir()
+    (mine / f"{'b' * 20}.txt").write_bytes(b"x" * 60)
+    assert results.make_room(mine, 40) == 0
+    with pytest.raises(OSError, match="fill the 100 bytes"):
+        results.make_room(mine, 41)
+
+
+def test_an_error_of_two_hundred_characters_is_told_whole_on_a_span():
+    assert results.in_short("x" * 200) == "x" * 200
+    assert results.in_short("x" * 201) == "x" * 199 + "…"
