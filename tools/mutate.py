@@ -90,6 +90,7 @@ TESTS = {
         "scenarios/test_retry_and_fallback.py",
         "scenarios/test_guard.py",
         "conformance/test_loop_asking.py",
+        "conformance/test_loop_answers.py",
     ),
     "turn/chain": ("unit/policies", "conformance/test_loop_asking.py"),
     "turn/compressing": ("unit/compression", "conformance/test_parts_compression.py"),

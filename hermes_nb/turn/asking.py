@@ -28,7 +28,7 @@ class ModelUnavailable(Exception):
 class Overflow(Exception):
     """The request was too large for the provider; never leaves the turn."""
 
-    def __init__(self, failure: Failure, failed_chat: int = 0) -> None:
+    def __init__(self, failure: Failure, failed_chat: int) -> None:
         super().__init__(str(failure))
         self.failure = failure
         self.failed_chat = failed_chat
@@ -72,7 +72,7 @@ async def ask_aside(state: TurnState, question: Question) -> Reply:
             raise
 
 
-def fall_back(state: TurnState, failure: Failure, failed_chat: int = 0) -> bool:
+def fall_back(state: TurnState, failure: Failure, failed_chat: int) -> bool:
     """Switch to the next provider of the chain; False when there is none. Entries that cannot help are skipped."""
     left, full = state.chain.provider, window(state)
     state.given_up.add(left.identity)

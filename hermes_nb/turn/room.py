@@ -111,6 +111,6 @@ async def _ask_for_summary(state: TurnState, messages: tuple[Message, ...]) -> s
         reply = await ask_aside(state, Question(tools=False, purpose="compression", messages=messages, lenient=True))
     except ProviderError as error:
         if error.failure.reason in OVERFLOWS:
-            raise Overflow(error.failure) from error
+            raise Overflow(error.failure, failed_chat=0) from error
         raise ModelUnavailable(error.failure) from error
     return reply.text

@@ -124,6 +124,31 @@ def test_a_used_up_quota_is_not_asked_again_by_any_kernel():
     assert asked == 3
 
 
+def test_a_provider_that_wants_money_cools_down_and_the_next_turn_begins_with_the_other():
+    with Server(always(status(402))) as poor, Server(always(say("ok"))) as other:
+        agent = hn.Agent([provider(poor), provider(other)], guard=hn.RateGuard(shared=False))
+        assert run(agent).completed
+        assert run(agent).completed
+        assert (len(poor.requests), len(other.requests)) == (1, 2)
+
+
+def test_a_provider_that_cools_down_is_asked_where_there_is_no_other():
+    guard = hn.RateGuard(shared=False)
+    with Server(say("ok")) as server:
+        only = provider(server)
+        guard.cool_down(only.identity)
+        result = run(hn.Agent(only, guard=guard))
+    assert result.completed
+    assert len(server.requests) == 1
+
+
+def test_an_agent_with_one_provider_has_nothing_to_fall_back_to():
+    with Server(always(status(400))) as server:
+        result = run(hn.Agent(provider(server), guard=None))
+    assert result.failed
+    assert len(result.trace.fallbacks_df()) == 0
+
+
 def test_an_upstreams_noise_is_retried_and_locks_nothing(home):
     with Server(status(429, headers=HEALTHY), say("ok"), say("ok")) as server:
         agent = hn.Agent(provider(server))

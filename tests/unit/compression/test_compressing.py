@@ -360,7 +360,7 @@ def test_after_a_failure_no_model_is_asked_for_a_while():
 
 
 def test_a_summary_request_that_is_itself_too_large_is_answered_by_rule():
-    bench = Bench(answers=Overflow(Failure(FailureReason.CONTEXT_OVERFLOW, "too long")))
+    bench = Bench(answers=Overflow(Failure(FailureReason.CONTEXT_OVERFLOW, "too long"), failed_chat=0))
     assert bench.compress(tool_loop(60, 4_000)).strategy == "static"
 
 
