@@ -121,6 +121,14 @@ class Same:
 
 SAME = (
     Same(
+        "providers/credentials", "if (first := self._entries[0]).until <= (now := time.monotonic())",
+        (
+            "(first := self._entries[0]).until <= (now := time.monotonic()) -> "
+            "(first := self._entries[0]).until < (now := time.monotonic())",
+        ),
+        "the longer way finds the same key",
+    ),
+    Same(
         "logbook/guardfile", "if end > now", ("end > now -> end >= now",),
         "no limit ends at the very nanosecond",
     ),

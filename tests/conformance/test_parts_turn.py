@@ -261,6 +261,10 @@ def test_parts_34_large_results_stay_reachable(tmp_path):
     assert texts(server.requests[2])[-1].endswith("xxx end")
     names = [[tool["function"]["name"] for tool in request.body["tools"]] for request in server.requests]
     assert names == [["big"], ["big", "read_result"], ["big", "read_result"]]
+
+    with Server(call("big", size=150_000), say("ok")) as server:
+        run(agent(server, tools=[big]))
+    assert len(texts(server.requests[1])[-1]) < 3_000, "one result alone has its limit too"
     assert result.completed
 
 

@@ -89,6 +89,10 @@ def test_a_name_that_is_repeated():
     ) == [("f", '{"a":1}')]
 
 
+def test_a_name_that_is_repeated_without_index_or_id():
+    assert made(part('{"a"', name="f"), part(":1", name="f"), part("}", name="f"), END) == [("f", '{"a":1}')]
+
+
 def test_a_name_in_pieces_and_a_name_that_grows():
     assert made(part(index=0, id="1", name="get_"), part(index=0, name="weather"), part("{}", index=0), END) == [
         ("get_weather", "{}")

@@ -224,6 +224,16 @@ def test_a_key_is_back_when_its_seconds_are_over(monkeypatch):
     assert pool.pick() is second
 
 
+def test_of_several_keys_that_are_back_the_first_is_used(monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr(credentials.time, "monotonic", lambda: now[0])
+    pool = CredentialPool(["a", "b", "c"])
+    for entry, seconds in zip(pool._entries, (100.0, 10.0, 5.0), strict=True):
+        pool.rest(entry, seconds)
+    now[0] = 110.0
+    assert pool.pick().key == "b"
+
+
 @pytest.mark.parametrize("wrong", [None, "", "two words", "line\nbreak", 7])
 def test_a_refresh_that_gives_no_key_is_a_refresh_that_failed(wrong):
     with Server(always(status(401))) as server:

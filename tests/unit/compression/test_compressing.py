@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from hermes_nb.policies.compression import Compression, CompressionState
 from hermes_nb.policies.tokens import TokenMeter, estimate
-from hermes_nb.turn import summarising
+from hermes_nb.turn import compressing, summarising
 from hermes_nb.turn.asking import ModelUnavailable, Overflow
 from hermes_nb.turn.compressing import Compressed, compress
 from hermes_nb.turn.recorder import Recorder
@@ -184,11 +184,21 @@ def test_a_conversation_far_larger_than_the_window_costs_a_bounded_number_of_req
     history = [m for n in range(300) for m in (user(f"question {n} " + "q" * 3_000), assistant("a" * 3_000))]
     made = bench.compress(history)
     assert made.outcome == "compressed"
-    assert len(bench.asked) <= 8
+    assert len(bench.asked) == 8
     assert "question 0 " not in bench.asked[0]
     assert "Last words" in bench.asked[0]  # what is older was summed up by rule
     for text in bench.asked:
         assert estimate(text) < 4_096
+
+
+@pytest.mark.parametrize(
+    ("window", "goal", "limit", "portion"),
+    [(None, 200_000, 1_000, 97_300), (10_000, 50_000, 500, 4_300), (1_000, 600, 256, 500), (None, 2_000, 300, 700)],
+)
+def test_a_portion_leaves_room_for_instructions_and_for_two_summaries(window, goal, limit, portion):
+    room = Room(window, goal, 0, goal)
+    job = compressing._Job(Compression(), CompressionState(), (), room, TokenMeter(), None, None)
+    assert job._portion(limit) == portion
 
 
 # --------------------------------------------------------------------------------------------- weaknesses
