@@ -134,6 +134,15 @@ def test_a_summary_may_be_a_fifth_of_what_it_replaces_within_bounds(window, roun
     assert told == pytest.approx(tokens, rel=0.01)
 
 
+def test_the_less_is_replaced_the_shorter_is_the_summary():
+    bench = Bench(window=64_000, policy=Compression(tail_share=0.5, protect_last=0))
+    history = tool_loop(40, 4_000)
+    made = bench.compress(history)
+    replaced = bench.meter.messages(history) - bench.meter.messages([m for m in made.messages if m.origin != "summary"])
+    [told] = {int(re.search(r"Use at most (\d+) tokens", text).group(1)) for text in bench.asked}
+    assert told == pytest.approx(replaced / 5, rel=0.01)
+
+
 def test_a_request_for_a_summary_leaves_room_in_the_window():
     bench = Bench(answers="s" * 16_000)
     bench.compress([m for n in range(60) for m in (user(f"{n} " + "q " * 2_700), assistant("a " * 2_700))])
