@@ -94,10 +94,16 @@ TESTS = {
     ),
     "turn/chain": ("unit/policies", "conformance/test_loop_asking.py"),
     "turn/compressing": ("unit/compression", "conformance/test_parts_compression.py"),
-    "turn/context_files": ("conformance/test_parts_rest.py",),
+    "turn/context_files": ("scenarios/test_system_prompt.py",),
     "turn/prompting": ("scenarios/test_strict_servers.py", "conformance/test_parts_rest.py"),
     "turn/room": ("unit/compression",),
-    "turn/steps": ("unit/policies", "conformance/test_loop_answers.py"),
+    "turn/steps": (
+        "unit/policies",
+        "conformance/test_loop_answers.py",
+        "conformance/test_loop_asking.py",
+        "scenarios/test_ceilings.py",
+        "scenarios/test_sub_agents.py",
+    ),
     "turn/summarising": ("unit/compression",),
     "vocabulary/budget": ("unit/policies", "conformance/test_loop_answers.py"),
 }

@@ -43,7 +43,7 @@ async def make_room(state: TurnState, iteration: events.Iteration) -> bool:
     if state.parts:
         return False
     policy = state.request.policies.compression
-    room = measure(state)
+    room = measure(state, overflow=False)
     if not policy.due(state.sizes, state.estimate, room.threshold, now=time.monotonic()):
         return False
     trigger: events.CompressionTrigger = "preflight" if state.counts.iterations == 1 else "threshold"
@@ -60,7 +60,7 @@ async def make_room_after(state: TurnState, iteration: events.Iteration, failure
     return False
 
 
-def measure(state: TurnState, *, overflow: bool = False) -> Room:
+def measure(state: TurnState, *, overflow: bool) -> Room:
     """How large the next request is, and how large it may become."""
     policy, provider = state.request.policies.compression, state.chain.provider
     tokens = window(state)

@@ -40,6 +40,15 @@ def test_a_tool_that_a_model_made_up_has_a_name_that_servers_take(api, name):
     assert refused(server) == []
 
 
+@pytest.mark.parametrize("api", APIS)
+def test_a_name_of_64_letters_goes_back_as_it_came(api):
+    name = "x" * 64
+    with Server(call(name, city="Lyon"), say("So it is.")) as server, no_waiting():
+        agent(server, api).run("How many?", session=False)
+
+    assert f'"{name}"' in server.requests[1].raw.decode()
+
+
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999"])
 @pytest.mark.parametrize("api", APIS)
 def test_numbers_that_only_python_takes_for_json_go_back_as_json(api, number):

@@ -10,6 +10,7 @@ import pytest
 
 import hermes_nb as hn
 from hermes_nb.testing import call, calls, say
+from hermes_nb.turn.context_files import read_context_file
 from hermes_nb.turn.prompting import STEER_NOTE
 from tests.support.scripts import agent, population, run
 from tests.support.server import Server, always
@@ -168,6 +169,25 @@ def _plus(day: str, days: int) -> str:
 
 
 # ---------------------------------------------------------------------------------------- the context file
+
+
+def test_the_first_context_file_of_the_list_is_read_and_no_other(tmp_path):
+    names = ["HERMES.md", ".hermes.md", "AGENTS.md", "agents.md", "CLAUDE.md", ".cursorrules"]
+    for name in reversed(names):
+        (tmp_path / name).write_text(f"Read {name}.")
+    for name in names:
+        assert read_context_file(tmp_path) == f"From {name} of the working directory:\n\nRead {name}."
+        (tmp_path / name).unlink()
+    assert read_context_file(tmp_path) == ""
+
+
+def test_twenty_thousand_characters_of_a_context_file_are_read_whole_and_of_more_nine_tenths(tmp_path):
+    path, head = tmp_path / "AGENTS.md", "From AGENTS.md of the working directory:\n\n"
+    path.write_text("a" * 20_000)
+    assert read_context_file(tmp_path) == head + "a" * 20_000
+    path.write_text("a" * 14_000 + "b" * 2_001 + "c" * 4_000)
+    note = "\n\n[... 2001 characters of AGENTS.md are left out here ...]\n\n"
+    assert read_context_file(tmp_path) == head + "a" * 14_000 + note + "c" * 4_000
 
 
 def test_a_long_context_file_keeps_its_beginning_and_its_end(tmp_path):
