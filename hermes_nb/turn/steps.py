@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from hermes_nb.policies.recovery import CAP_MAX
 from hermes_nb.tools.context import ToolContext
 from hermes_nb.turn.asking import ModelUnavailable, Overflow, ask_chain, fall_back
 from hermes_nb.turn.attempts import Question
@@ -239,7 +240,7 @@ def _continue(state: TurnState, reply: Reply) -> None:
         return
     configured = state.chain.provider.parameters.get("max_tokens")
     if isinstance(configured, int):
-        state.output_cap = max(configured, min(configured * 2 ** len(state.parts), 32_768))
+        state.output_cap = max(configured, min(configured * 2 ** len(state.parts), CAP_MAX))
     state.add(Message("user", CONTINUE, origin="continuation"))
 
 
