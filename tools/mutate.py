@@ -70,7 +70,12 @@ TESTS = {
     "providers/limits": ("providers/test_failures.py",),
     "providers/mixture": ("unit/policies", "providers/test_mixture.py"),
     "providers/openai_chat": ("providers/test_openai_chat.py", "scenarios/test_strict_servers.py"),
-    "providers/remote": ("unit/policies", "providers/test_http.py", "providers/test_streams.py"),
+    "providers/remote": (
+        "unit/policies",
+        "providers/test_openai_chat.py",
+        "providers/test_http.py",
+        "providers/test_streams.py",
+    ),
     "providers/signs": ("providers/test_signs.py", "providers/test_failures.py"),
     "providers/sse": ("providers/test_streams.py", "providers/test_http.py"),
     "providers/usage": ("providers/test_streams.py", "providers/test_openai_chat.py", "providers/test_anthropic.py"),

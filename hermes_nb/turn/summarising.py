@@ -80,9 +80,9 @@ def request(turns: str, *, previous: str, focus: str, tokens: int) -> Message:
 def cleaned(answer: str) -> str:
     """A model's summary without its thinking; empty if nothing is left."""
     for tag in _THINKING:
-        while (start := answer.find(f"<{tag}>")) >= 0:
-            end = answer.find(f"</{tag}>", start)
-            answer = answer[:start] + (answer[end + len(tag) + 3 :] if end >= 0 else "")
+        while f"<{tag}>" in answer:
+            before, _, thought = answer.partition(f"<{tag}>")
+            answer = before + thought.partition(f"</{tag}>")[2]
     return answer.strip()
 
 

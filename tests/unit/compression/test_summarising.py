@@ -6,7 +6,7 @@ import pytest
 
 from hermes_nb.policies import tokens
 from hermes_nb.policies.tokens import TokenMeter, estimate
-from hermes_nb.turn.summarising import as_text, focus, without_model
+from hermes_nb.turn.summarising import as_text, cleaned, cost, focus, portions, without_model
 from hermes_nb.vocabulary.messages import Message
 from tests.support.histories import assistant, round_of, steer, user
 
@@ -109,3 +109,35 @@ def test_the_fixed_costs_of_messages_calls_and_pictures():
     call = round_of("", arguments="{}")[0]
     assert meter.message(call) == 4 + 10 + estimate("read") + estimate("{}")
     assert tokens.IMAGE == 1_500
+
+
+@pytest.mark.parametrize("tag", ["think", "thinking", "reasoning"])
+def test_thinking_in_any_of_its_tags_is_no_part_of_a_summary(tag):
+    assert cleaned(f"<{tag}>hm</{tag}>\n## Done <{tag}>or not</{tag}>1. read") == "## Done 1. read"
+    assert cleaned(f"so far <{tag}>never closed") == "so far"
+
+
+@pytest.mark.parametrize(
+    "line", ["Error: no", "ValueError exception", "it failed", "Traceback (most recent call last)"]
+)
+def test_a_line_that_speaks_of_an_error_is_listed(line):
+    assert section(without_model("", round_of(f"fine\n{line}\nfine")), "Errors") == [line]
+
+
+def test_messages_that_just_fit_are_one_portion():
+    messages = [user("one two three"), assistant("four five six")]
+    together = sum(map(cost, messages))
+    assert [len(portion) for portion in portions(messages, together)] == [2]
+    assert [len(portion) for portion in portions(messages, together - 1)] == [1, 1]
+
+
+@pytest.mark.parametrize(("before", "found"), [(9_994, True), (9_995, False)])
+def test_ten_thousand_characters_of_a_result_are_searched_for_errors(before, found):
+    summary = without_model("", round_of("x" * before + "\nerror"))
+    assert ("## Errors" in summary) == found
+
+
+@pytest.mark.parametrize(("length", "listed"), [(200, True), (201, False)])
+def test_a_path_of_two_hundred_characters_is_a_file(length, listed):
+    path = "/" + "d" * (length - len("/.csv")) + ".csv"
+    assert ("## Files" in without_model("", [user(f"see {path}")])) == listed
