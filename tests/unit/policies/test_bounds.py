@@ -140,3 +140,19 @@ def test_a_task_is_handed_on_while_a_level_is_left():
     assert hn.Delegation(depth=1).refusal() == ""
     assert "no sub-agents" in hn.Delegation(depth=0).refusal()
     assert hn.Delegation(depth=3).below(hn.Delegation(depth=2)).depth == 1
+
+
+def test_a_budget_may_be_nothing_but_not_less():
+    assert hn.IterationBudget(0).view().remaining == 0
+    with pytest.raises(ValueError, match="0 or more, not -1"):
+        hn.IterationBudget(-1)
+
+
+def test_only_what_was_used_is_given_back():
+    budget = hn.IterationBudget(1)
+    assert not budget.refund()
+    assert budget.view().remaining == 1
+    assert budget.consume()
+    assert not budget.consume()
+    assert budget.refund()
+    assert budget.consume()
