@@ -55,6 +55,7 @@ def reason_of(status: int, body: ErrorBody) -> R:
 
 _SOON = r"try again in|retry (?:in|after)|retry shortly"
 _BAD = r"(?:incorrect|invalid|no|missing|expired|wrong|bad)"
+_REFUSED = 300  # the first status that says that the request will not be done
 _MAX = r"max_(?:completion_|output_|new_)?tokens"
 
 TABLE = (
@@ -269,7 +270,7 @@ TABLE = (
     Sign(R.POLICY_BLOCKED, status=(451,)),
     Sign(R.OVERLOADED, status=(498, 503, 529)),
     Sign(R.BAD_REQUEST, status=(501, 505)),
-    Sign(R.BAD_REQUEST, status=range(300, 500)),
-    Sign(R.MALFORMED_REPLY, status=range(100, 300)),
+    Sign(R.BAD_REQUEST, status=range(_REFUSED, 500)),
+    Sign(R.MALFORMED_REPLY, status=range(100, _REFUSED)),
 )
 """The first sign that fits decides; an error that fits none is a server's error."""
