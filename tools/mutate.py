@@ -131,9 +131,11 @@ SAME = {
     "providers/remote": {"if len(found) >= ERROR_BODY": "one more piece is read, and not kept"},
     "tools/batch": {"slot.options.delegate and now < self._lands": "no call begins at the very nanosecond"},
     "tools/finite": {"_LEAVES = frozenset(": "a value that holds nothing is left as it is, if not so quickly"},
+    "tools/stored": {"characters: int = 8_000) -> str: [0 -> -1]": "nothing stands before the first character"},
     "turn/compressing": {"time.monotonic() >= self.state.quiet_until": "no summary is due at the very nanosecond"},
 }
-"""Lines of which no change can be noticed, and why; `make mutate` says so when one is noticed after all."""
+"""Lines of which no change can be noticed, or not the one in brackets, and why; `make mutate` says so when one is
+noticed after all."""
 
 WARM = ("anyio", "httpx", "hypothesis", "opentelemetry.sdk.trace", "pandas", "pyarrow", "pydantic", "scipy")
 """What nearly every test imports; loaded once."""
@@ -330,9 +332,13 @@ def tried(tree: Path, module: str) -> tuple[int, int]:
     return len(found), wrong
 
 
+def shown(source: str, mutant: Mutant) -> str:
+    """The line of a change, and the change in brackets."""
+    return f"{source.splitlines()[mutant.line - 1]} [{mutant.words}]"
+
+
 def _is_same(module: str, source: str, mutant: Mutant) -> bool:
-    line = source.splitlines()[mutant.line - 1]
-    return any(part in line for part in SAME.get(module, ()))
+    return any(part in shown(source, mutant) for part in SAME.get(module, ()))
 
 
 def _spent() -> float:
