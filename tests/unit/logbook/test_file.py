@@ -11,6 +11,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+from contextlib import contextmanager
 
 import pytest
 
@@ -350,6 +351,50 @@ def test_files_are_the_users_only(path):
 
 
 # ---------------------------------------------------------------------------------------- the lease
+
+
+@pytest.mark.parametrize("kind", [sqlite3.OperationalError, sqlite3.NotSupportedError, OSError, UnreadableTrace])
+def test_what_may_be_over_later_is_written_later(path, monkeypatch, kind):
+    real, troubles_are_over = store.Store.transaction, []
+
+    @contextmanager
+    def transaction(self):
+        if not troubles_are_over:
+            raise kind("not now")
+        with real(self) as db:
+            yield db
+
+    monkeypatch.setattr(store.Store, "transaction", transaction)
+    with Logbook(path) as logbook:
+        assert write_a_turn(logbook)
+        troubles_are_over.append(True)
+        write_a_turn(logbook, "turn-2", number=2)
+        assert [turn.number for turn in logbook.turns()] == [1, 2]
+
+
+def test_a_file_that_cannot_be_written_is_not_tried_again_for_a_while(path, monkeypatch):
+    tries = []
+
+    @contextmanager
+    def transaction(_):
+        tries.append(True)
+        raise OSError("not now")
+        yield
+
+    monkeypatch.setattr(store, "PAUSE", 60.0)
+    monkeypatch.setattr(store.Store, "transaction", transaction)
+    kept = store.Store.of(path)
+    kept.writer("turn-1", "talk")
+    logbook = Logbook(path)
+    with telling(logbook.sink(), turn_id="turn-1") as turn:
+        turn.iteration(1, text="Many.")
+        kept.flush()
+        tried = len(tries)
+        turn.iteration(2, text="More.")
+        assert kept.flush()
+        assert len(tries) == tried >= 1
+        kept.flush(at_once=True)
+        assert len(tries) == tried + 1
 
 
 def test_a_busy_conversation_refuses_a_second_turn_at_once(path):
