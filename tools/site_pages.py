@@ -14,6 +14,7 @@ import os
 import re
 import shutil
 import tempfile
+import textwrap
 import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parent.parent
 LONGEST = 24  # characters of a default
 PLACE = re.compile(r"<!-- insert: (\w+) -->")
+FOREIGN = re.compile(r"<script>(?:(?!</script>).)*addWidgetsRenderer.*?</script>", re.DOTALL)
+WIDEST = 58  # characters of a step's description beside the drawing, so that nobody has to scroll
 
 
 def on_startup(**_: Any) -> None:
@@ -71,8 +74,11 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
 
 
 def on_post_page(output: str, **_: Any) -> str:
-    """Give the tables in the records of turns a class: the theme restyles tables that have none."""
-    return output.replace("<table style=", '<table class="record" style=')
+    """Leave out what loads the drawing of live widgets from elsewhere: records of turns are drawn already.
+
+    Their tables get a class: the theme restyles those that have none.
+    """
+    return FOREIGN.sub("", output).replace("<table style=", '<table class="record" style=')
 
 
 def loop() -> str:
@@ -87,7 +93,10 @@ def drawing() -> str:
     known = {f"steps.{name}": step for name, step in vars(steps).items()} | {"make_room": make_room}
     lines = [(known[name].__name__.replace("_", " "), known[name].__doc__) for *_, name in calls if name in known]
     edges = ["┌─", *["│ "] * (len(lines) - 2), "└─"]
-    said = [f"  {edge} {name:<15} {re.split('[;.]', doc)[0]}" for edge, (name, doc) in zip(edges, lines, strict=True)]
+    said = []
+    for edge, (name, doc) in zip(edges, lines, strict=True):
+        first, *more = textwrap.wrap(re.split("[;.]", doc)[0], WIDEST)
+        said += [f"  {edge} {name:<15} {first}", *(f"  │  {'':<15} {line}" for line in more)]
     return "\n".join(["```text", "TurnRequest", "  │", "  ▼", *said, "  │", "  ▼", "TurnResult", "```"])
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from operator import methodcaller
 from threading import RLock
 from time import time_ns
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from opentelemetry.context import Context
 from opentelemetry.trace import NonRecordingSpan, Span, SpanContext, TraceFlags, get_current_span, set_span_in_context
@@ -88,6 +88,12 @@ class Deferred(Span):
             return self._span
 
     # ------------------------------------------------------------------------------------- as any other span
+
+    def __getattr__(self, name: str) -> Any:
+        """What else a span of the SDK has: tools and span processors read its name, attributes, resource."""
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self.written(), name)
 
     def get_span_context(self) -> SpanContext:
         """The ids, which are known before anything is written."""

@@ -10,6 +10,8 @@ import sys
 import time
 from pathlib import Path
 
+import nbconvert
+import nbformat
 import pytest
 
 import hermes_nb
@@ -46,6 +48,18 @@ def test_the_theme_leaves_the_tables_of_a_turns_record_alone():
     tables = re.findall("<table[^>]*>", shown)  # the theme takes those without a class for its own
     assert len(tables) > 2
     assert all("class=" in table for table in tables)
+
+
+def test_a_notebooks_page_fetches_no_drawing_of_widgets_from_another_server():
+    state = {"state": {}, "version_major": 2, "version_minor": 0}
+    notebook = nbformat.v4.new_notebook(metadata={"widgets": {"application/vnd.jupyter.widget-state+json": state}})
+    page, _ = nbconvert.HTMLExporter().from_notebook_node(notebook)
+    assert "embed-amd.js" in page  # what the exporter puts into every page with widgets
+
+    shown = runpy.run_path(str(ROOT / "tools" / "site_pages.py"))["on_post_page"](page)
+
+    assert "embed-amd.js" not in shown
+    assert "<main>" in shown
 
 
 def test_every_public_name_is_in_the_reference():

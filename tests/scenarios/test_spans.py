@@ -12,7 +12,7 @@ from itertools import pairwise
 import pyarrow.parquet as pq
 import pytest
 from opentelemetry import trace
-from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
@@ -157,6 +157,32 @@ def test_parallel_tools_are_siblings_and_what_the_user_opens_in_them_is_below_th
     assert {span.context.trace_id for span in (*spans, *opened)} == {iteration.context.trace_id}
     if tool is query:
         assert max(span.start_time for span in tools) < min(span.end_time for span in tools)  # they overlap
+
+
+def test_a_tool_reads_of_its_span_what_any_span_of_the_sdk_tells():
+    read = []
+
+    class Baggage(SpanProcessor):  # as the processors of some back-ends do
+        def on_start(self, span, parent_context=None):
+            above = trace.get_current_span(parent_context)
+            span.set_attribute("above", above.attributes["gen_ai.tool.name"])
+
+    users = TracerProvider(shutdown_on_exit=False)
+    users.add_span_processor(Baggage())
+
+    @hn.tool
+    def look(city: str) -> str:
+        """Look."""
+        span = trace.get_current_span()
+        with users.get_tracer("mine").start_as_current_span("inside") as inside:
+            read.append((span.name, span.kind, span.attributes["gen_ai.tool.name"], inside.attributes["above"]))
+        assert not hasattr(span, "no_such_thing")
+        return city
+
+    result = hn.Agent(script(call("look", city="Lyon"), say("done")), tools=[look]).run("q", session=False)
+
+    assert read == [("execute_tool look", trace.SpanKind.INTERNAL, "look", "look")]
+    assert result.trace.tool_calls_df()["outcome"].tolist() == ["ok"]
 
 
 def test_the_cells_span_is_the_parent_and_current_again_afterwards(provider):
