@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hermes_nb.lab.recording import is_deed
+from hermes_nb.lab.recording import is_deed, spent
 from hermes_nb.lab.retelling import Retelling
 from hermes_nb.tools.stored import READER, is_shortened
 from hermes_nb.tools.toolbox import Toolbox
 from hermes_nb.vocabulary import events
 from hermes_nb.vocabulary.failures import ReplayMismatch
-from hermes_nb.vocabulary.messages import ToolResult, Usage
+from hermes_nb.vocabulary.messages import ToolResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -147,10 +147,10 @@ def _book(event: Event, state: TurnState, tape: Tape) -> None:
     for below in tape.recording.below[what.child_turn_id]:
         if isinstance(below.what, events.BudgetChanged):
             _move(state.budget, below.what.delta)
-        elif isinstance(below.what, events.Turn) and below.phase == "ended":
-            state.add_usage(below.what.usage or Usage(), below.what.provider, below.what.model)
-            if below.what.cost_usd is not None:
-                state.add_cost(below.what.cost_usd)
+        elif isinstance(below.what, events.Turn) and below.phase == "ended" and below.what.cost_usd is not None:
+            state.add_cost(below.what.cost_usd)
+    for provider, model, usage in spent(what.child_turn_id, tape.recording.below):
+        state.add_usage(usage, provider, model)
 
 
 def _move(budget: IterationBudget, delta: int) -> None:

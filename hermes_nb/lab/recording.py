@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from hermes_nb.traces import Trace
     from hermes_nb.turn.result import TurnResult
     from hermes_nb.vocabulary.events import Event
-    from hermes_nb.vocabulary.messages import Message, ToolSpec
+    from hermes_nb.vocabulary.messages import Message, ToolSpec, Usage
 
     Source: TypeAlias = Run | TurnResult | Trace | TurnRecord | Session | str
 
@@ -206,8 +206,7 @@ class Recording:
 
     def around(self, scope: int) -> Iterable[int]:
         """The scopes around a scope, from the inside."""
-        while scope := self.parents.get(scope, 0):
-            yield scope
+        return _above(scope, self.parents)
 
 
 def _ends(event: Event, iteration: int) -> bool:
@@ -235,6 +234,35 @@ def is_deed(event: Event) -> bool:
     return (isinstance(what, events.Steered) and what.status == "queued") or (
         isinstance(what, events.Interrupt) and what.status == "requested"
     )
+
+
+def spent(turn_id: str, below: Mapping[str, tuple[Event, ...]]) -> Iterator[tuple[str, str, Usage]]:
+    """Provider, model and tokens of every reply of a sub-agent's turn and of those below it, as they were booked.
+
+    Args:
+        turn_id: The sub-agent's turn.
+        below: The events of all turns below the recorded one.
+    """
+    parents: dict[int, int] = {}
+    attempts: set[int] = set()
+    for event in below.get(turn_id, ()):
+        what = event.what
+        if event.phase == "started":
+            parents[event.scope] = 0 if isinstance(what, events.Turn) else event.parent  # that lies in the turn above
+            attempts |= {event.scope} if isinstance(what, events.Attempt) else set()
+        elif isinstance(what, events.Tool) and what.child_turn_id:
+            yield from spent(what.child_turn_id, below)
+        elif isinstance(what, events.Chat | events.Attempt):
+            reply = what.reply if isinstance(what, events.Chat) else what.refused
+            if reply is not None and attempts.isdisjoint(_above(event.scope, parents)):  # others are in `others`
+                yield from reply.others
+                if reply.usage is not None:
+                    yield what.provider, what.model, reply.usage
+
+
+def _above(scope: int, parents: Mapping[int, int]) -> Iterator[int]:
+    while scope := parents.get(scope, 0):
+        yield scope
 
 
 def begun(what: Any) -> Any:

@@ -186,6 +186,7 @@ _DECODERS: dict[tuple[type[Any], str], Callable[[Any], Any]] = {
     (Message, "tool_calls"): lambda value: tuple(build(ToolCall, item) for item in value),
     (Reply, "message"): message,
     (Reply, "usage"): lambda value: build(Usage, value),
+    (Reply, "others"): lambda value: tuple((provider, model, build(Usage, usage)) for provider, model, usage in value),
     (events.Turn, "prompt"): _content,
     (events.Turn, "usage"): lambda value: build(Usage, value),
     (events.Chat, "messages"): lambda value: tuple(map(message, value)),

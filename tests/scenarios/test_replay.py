@@ -184,6 +184,34 @@ def test_injected_faults_and_a_mixtures_references_are_in_the_replay():
     assert again.result().usage == original.usage
 
 
+@pytest.mark.parametrize("kept", [False, True])
+def test_what_sub_agents_and_references_used_is_counted_by_model_again(tmp_path, kept):
+    def price(provider, model, usage):
+        return 0.25
+
+    references = [script(say("one"), each_turn=True, name="r1"), script(say("two"), each_turn=True, name="r2")]
+    mixture = hn.Mixture(references=references, aggregator=script(say("both"), each_turn=True, name="lead"))
+    deep = hn.Agent([script(fails("auth"), each_turn=True, name="d1"), mixture], name="deep", guard=None)
+    middle = hn.Agent(
+        script(call("deep", task="x"), say(""), say("middle"), each_turn=True, name="middle"), tools=[deep.as_tool()],
+        name="middle", delegation=hn.Delegation(depth=3),
+    )  # fmt: skip
+    top = hn.Agent(
+        script(call("middle", task="a"), call("middle", task="b"), say("top"), each_turn=True),
+        tools=[middle.as_tool()], ceiling=hn.Ceiling(cost_usd=99, price=price), delegation=hn.Delegation(depth=3),
+    )  # fmt: skip
+    session = hn.Session(tmp_path / "turns.db") if kept else False
+    with no_waiting():
+        run = top.start("q", session=session)
+        original = run.result()
+    again = hn.replay(run.turn_id, logbook=session.logbook.path) if kept else hn.replay(run)
+
+    assert same(again, run)
+    assert set(original.usage_by_model) == {f"{one}:script" for one in ("script", "middle", "r1", "r2", "mixture")}
+    assert again.result().usage_by_model == original.usage_by_model
+    assert again.result().cost_usd == original.cost_usd > 0
+
+
 def test_a_turn_that_was_killed_ends_its_replay_where_the_record_ends(tmp_path):
     code = """
         import os, sys, hermes_nb as hn

@@ -53,7 +53,7 @@ usages = st.builds(Usage, *[st.integers(0, 10**9)] * 5)
 specs = st.builds(ToolSpec, texts, texts, st.dictionaries(texts, jsons, max_size=2))
 replies = st.builds(
     Reply, messages, st.sampled_from(["stop", "length", "unknown"]), st.one_of(st.none(), usages), texts, texts,
-    st.one_of(st.none(), st.integers(0, 10**6)), st.booleans(), st.one_of(st.none(), st.floats(0, 100)),
+    others=st.lists(st.tuples(texts, texts, usages), max_size=2).map(tuple),
 )  # fmt: skip
 failures = st.builds(
     Failure, st.sampled_from(FailureReason), texts, texts, texts, st.one_of(st.none(), st.integers(100, 599)),
@@ -73,6 +73,7 @@ points = st.one_of(
     st.builds(events.SystemPrompt, texts),
     st.builds(events.Steered, st.integers(1, 9), texts, st.just("queued"), texts),
     st.builds(events.Degraded, st.just("guard"), texts),
+    st.builds(events.Forked, st.integers(0, 9), texts, settings=st.dictionaries(texts, jsons, max_size=2)),
 )
 _ends = {
     "reply": replies, "refused": replies, "failure": failures, "result": contents, "error": texts, "usage": usages,
