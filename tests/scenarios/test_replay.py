@@ -8,6 +8,7 @@ import sys
 import textwrap
 import threading
 import time
+from concurrent.futures import Future
 
 import pytest
 
@@ -476,13 +477,18 @@ def test_a_conversation_that_was_rewound_is_replayed(tmp_path):
 
 
 def test_what_is_said_to_a_fork_while_its_record_is_played_waits_for_its_point():
-    run = two_rounds()
-    fork = hn.replay(run, until=1, agent=agent(call("population", city="Lille"), say("forked")))
-    note = fork.steer("Count metropolitan areas.")
+    run, ready, notes = two_rounds(), Future(), []
+
+    def say_something(event):
+        if event.what.kind == "iteration" and event.phase == "started" and event.iteration == 1:
+            notes.append(ready.result(20).steer("Count metropolitan areas."))
+
+    fork = hn.replay(run, until=1, agent=agent(say("forked")), sinks=[say_something])
+    ready.set_result(fork)
     result = fork.result()
 
-    assert note.status == "delivered" or "before the next tool results" in note.reason
-    assert result.text == "forked"
+    assert (notes[0].status, notes[0].iteration) == ("delivered", 2)
+    assert [m.text for m in result.messages[2:]] == ["522000", "Count metropolitan areas.", "forked"]
     again = hn.replay(fork)
     late = again.steer("This comes too late.")
     assert same(again, fork)
