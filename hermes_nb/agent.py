@@ -190,7 +190,7 @@ class Agent:
         prompt: Content,
         *,
         history: History = (),
-        session: Session | bool | None = None,
+        session: Session | bool | str | PathLike[str] | None = None,
         sinks: Iterable[Sink] = (),
         tracer_provider: Any = None,
         metadata: Mapping[str, Any] | None = None,
@@ -201,7 +201,8 @@ class Agent:
         Args:
             prompt: The user's message: text, or content parts.
             history: The conversation before it, as messages or as dictionaries in the OpenAI form.
-            session: A durable conversation; None keeps this one in the default logbook, False keeps nothing.
+            session: A durable conversation, or the path of a logbook, whose newest conversation goes on; None keeps
+                this one in the default logbook, False keeps nothing.
             sinks: Functions of one event, told of everything that happens.
             tracer_provider: An OpenTelemetry provider of yours that gets the spans too.
             metadata: Labels of yours; they go to the trace.
@@ -261,7 +262,7 @@ class Agent:
         prompt: Content,
         *,
         history: History = (),
-        session: Session | bool | None = None,
+        session: Session | bool | str | PathLike[str] | None = None,
         sinks: Iterable[Sink] = (),
         tracer_provider: Any = None,
         metadata: Mapping[str, Any] | None = None,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from hermes_nb.vocabulary.budget import IterationBudget
@@ -10,8 +10,6 @@ from hermes_nb.vocabulary.failures import ConfigurationError
 from hermes_nb.vocabulary.messages import Message, is_part
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from hermes_nb.vocabulary.events import Sink
     from hermes_nb.vocabulary.messages import Content
 
@@ -89,6 +87,10 @@ def coerced(history: Iterable[Message | Mapping[str, Any]]) -> tuple[tuple[Messa
     Raises:
         ConfigurationError: Something in it is no message, or a part of one cannot be sent.
     """
+    history = tuple(history)
+    if strange := [row for row in history if not isinstance(row, Message | Mapping)]:
+        msg = f"a history is a list of messages, or of dicts with a role and content; {strange[0]!r:.200} is neither"
+        raise ConfigurationError(msg)
     try:
         rows = [row if isinstance(row, Message) else Message.from_dict(row) for row in history]
     except (ValueError, TypeError, AttributeError) as error:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import uuid
 from dataclasses import replace
 from hashlib import blake2b
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hermes_nb.logbook.book import Logbook
@@ -17,7 +17,6 @@ from hermes_nb.vocabulary.events import MessageAdded
 from hermes_nb.vocabulary.failures import ConfigurationError
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Callable
 
     from hermes_nb.agent import Agent
@@ -74,7 +73,7 @@ class Session:
             return cls()
         if session is False:
             return None
-        if isinstance(session, str | Path):
+        if isinstance(session, str | os.PathLike):
             return cls(session)
         if not isinstance(session, cls):
             msg = f"session is a Session, the path of a logbook, None or False, not {session!r}"

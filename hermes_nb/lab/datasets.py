@@ -151,7 +151,10 @@ def _file(path: Path) -> Iterable[Any]:
         ".json": lambda file: json.loads(file.read_text("utf-8")),
         ".jsonl": lambda file: [json.loads(line) for line in file.read_text("utf-8").split("\n") if line.strip()],
     }
-    if not path.is_file() or path.suffix.lower() not in readers:
+    if not path.is_file():
+        msg = f"there is no file {str(path)!r}"
+        raise ConfigurationError(msg)
+    if path.suffix.lower() not in readers:
         msg = f"{str(path)!r} is no file of prompts; known are {', '.join(readers)}"
         raise ConfigurationError(msg)
     try:

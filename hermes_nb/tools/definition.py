@@ -125,6 +125,9 @@ class FunctionTool(Generic[P, R]):
     def __post_init__(self) -> None:
         """Read the signature now, so that a function that cannot be a tool is refused at once."""
         inner = _innermost(self.function)
+        if not callable(inner):
+            msg = f"a tool is made of a function, not {inner!r}"
+            raise ToolDefinitionError(msg)
         vars(self).update(__wrapped__=self.function, __doc__=inspect.getdoc(inner), __module__=inner.__module__)
         _ = self.spec
 

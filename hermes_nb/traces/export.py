@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import base64
 import io
-import os
 from html import escape
 from itertools import groupby
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from hermes_nb.traces.pages import html_table, html_tree
+from hermes_nb.traces.whole import whole
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -43,10 +42,8 @@ def to_html(frames: Frames, path: str | PathLike[str], *, content: bool) -> None
         path: The file; replaced if it is there.
         content: Show what was said too.
     """
-    target = Path(path).expanduser()
-    unfinished = target.with_name(f"{target.name}.{os.getpid()}.unfinished")
-    unfinished.write_text(_page(frames, content=content), encoding="utf-8")
-    unfinished.replace(target)
+    with whole(path) as file:
+        file.write_text(_page(frames, content=content), encoding="utf-8")
 
 
 def _page(frames: Frames, *, content: bool) -> str:

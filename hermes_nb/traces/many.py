@@ -194,7 +194,7 @@ def load(
 
     Raises:
         UnreadableTrace: Nothing could be read.
-        ConfigurationError: A time that is none.
+        ConfigurationError: A time that is none, or a source of no such kind.
     """
     from hermes_nb.traces.readers.loading import read  # noqa: PLC0415  loads pyarrow
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from itertools import groupby, islice
 from operator import itemgetter
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow.compute as pc
@@ -14,6 +12,7 @@ from hermes_nb.traces.jsons import dumps, loads, loads_mapping
 from hermes_nb.traces.names import RUN_ID, SERVICE
 from hermes_nb.traces.readers.otlp import EXTRA
 from hermes_nb.traces.table import records, without_words
+from hermes_nb.traces.whole import whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -40,12 +39,9 @@ def to_otlp_json(tables: Tables, path: str | PathLike[str], *, content: bool) ->
         path: The file; replaced if it is there.
         content: Write what was said too.
     """
-    target = Path(path).expanduser()
-    unfinished = target.with_name(f"{target.name}.{os.getpid()}.unfinished")
-    with unfinished.open("w", encoding="utf-8", newline="\n") as stream:
+    with whole(path) as file, file.open("w", encoding="utf-8", newline="\n") as stream:
         for document in _documents(tables, content=content):
             stream.write(dumps(document) + "\n")
-    unfinished.replace(target)
 
 
 def _documents(tables: Tables, *, content: bool) -> Iterator[Record]:

@@ -9,7 +9,6 @@ gives the same frames: spans, events, links, messages and metrics are the source
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from functools import partial
 from hashlib import blake2b
@@ -26,6 +25,7 @@ from hermes_nb.traces.columns import TEXT, conform
 from hermes_nb.traces.readers.report import File
 from hermes_nb.traces.schema import VERSION
 from hermes_nb.traces.table import Builder, Tables, without_words
+from hermes_nb.traces.whole import whole
 from hermes_nb.vocabulary.failures import in_words
 
 if TYPE_CHECKING:
@@ -113,11 +113,8 @@ def _write(table: pa.Table, folder: Path) -> None:
     key = next((name for name in ("trace_id", "name") if name in table.column_names), None)
     for each in sorted(filter(None, pc.unique(table[key].cast(TEXT)).to_pylist())) if key else ():
         mark.update(each.encode())
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{mark.hexdigest()}.parquet"
-    unfinished = path.with_suffix(f".{os.getpid()}.unfinished")
-    pq.write_table(table, unfinished, compression="zstd")
-    unfinished.replace(path)
+    with whole(folder / f"{mark.hexdigest()}.parquet") as file:
+        pq.write_table(table, file, compression="zstd")
 
 
 # ---------------------------------------------------------------------------------------------- reading

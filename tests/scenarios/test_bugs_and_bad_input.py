@@ -32,11 +32,14 @@ def test_a_bug_in_a_policy_ends_the_turn_with_a_complete_record_and_is_raised():
         (lambda: agent(say("x")).with_(bugdet=3), "bugdet"),
         (lambda: agent(say("x")).run("q", history=[{"role": "robot"}], session=False), "robot"),
         (lambda: hn.Agent(script(), tools=[population, population]), "population"),
+        (lambda: agent(say("x")).run("q", history=["hi"], session=False), "'hi' is neither"),
+        (lambda: hn.tool(3), "made of a function, not 3"),
+        (lambda: hn.load(3), "not 3"),
         (lambda: fails("nonsense"), "nonsense"),
     ],
 )
 def test_bad_input_is_named_at_once(build, words):
-    with pytest.raises((hn.ConfigurationError, ValueError), match=words):
+    with pytest.raises((hn.HermesError, ValueError), match=words):
         build()
 
 

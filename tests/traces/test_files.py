@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import errno
 import io
 import json
 import re
@@ -200,6 +201,21 @@ def test_otlp_json_comes_back_as_the_same_frames(traces, tmp_path):
     traces.to_otlp_json(tmp_path / "turns.jsonl", content=True)
 
     assert_same(traces, load(tmp_path / "turns.jsonl", content=True))
+
+
+@pytest.mark.parametrize("way", ["to_otlp_json", "to_html"])
+def test_a_file_is_there_whole_or_not_at_all_and_its_folder_is_made(traces, tmp_path, monkeypatch, way):
+    write = getattr(traces, way)
+    write(tmp_path / "new" / "folder" / "traces")
+    first = (tmp_path / "new" / "folder" / "traces").read_bytes()
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "no space left")
+
+    monkeypatch.setattr(Path, "replace", full)
+    with pytest.raises(OSError, match="no space"):
+        write(tmp_path / "new" / "folder" / "traces")
+    assert [file.read_bytes() for file in (tmp_path / "new" / "folder").iterdir()] == [first]
 
 
 def test_otlp_json_has_no_content_unless_it_is_asked_for(traces, tmp_path):

@@ -78,6 +78,7 @@ def conversed(agent: hn.Agent) -> None:
     run = agent.start("...", session=session)
     assert_type(run.reply("And Marseille?"), hn.Run)
     assert_type(hn.Session("cities.db").resume(agent, "And Nice?"), hn.TurnResult)
+    agent.run("...", session="cities.db")
     agent.run("nothing on disk", session=False)
 
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 import glob
 import io
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final, Self, cast
 
+from hermes_nb.vocabulary.failures import ConfigurationError
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     Source = Any
 
@@ -33,6 +36,9 @@ def spread(source: Source) -> Iterator[Any]:
         yield from _paths(os.fspath(source))
     elif hasattr(source, "read") or hasattr(source, "columns"):
         yield source
+    elif not isinstance(source, Iterable):
+        msg = f"traces come from a path, a folder, an open file, a frame, or a list of these, not {source!r}"
+        raise ConfigurationError(msg)
     else:
         for each in source:
             yield from spread(each)
