@@ -4,26 +4,25 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import ssl
 import time
-import urllib.request
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, fields
-from functools import cache, partial
+from functools import cache
 from typing import TYPE_CHECKING, TypeAlias
-from urllib.parse import urlsplit
+from urllib.parse import urlsplit, urlunsplit
 
 import anyio
 
 from hermes_nb.providers.endpoints import is_loopback
+from hermes_nb.providers.transport import Request, Response, StreamTransport
 from hermes_nb.vocabulary.failures import ConfigurationError, Failure, FailureReason, ProviderError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
-    import httpx
-
-Send: TypeAlias = "Callable[[httpx.Request], Awaitable[httpx.Response]]"
+Send: TypeAlias = "Callable[[Request], Awaitable[Response]]"
 """Sends one request; the response's body is read as it comes."""
 
 _HEADERS = {
@@ -32,6 +31,9 @@ _HEADERS = {
     "content-type": "application/json",
     "user-agent": "hermes-nb",
 }
+
+_PLAIN = re.compile(r"https?://[a-z0-9.:\[\]-]+(?:/[\w~-][\w.~-]*)*(?:\?[\w.~=&-]*)?", re.ASCII)
+"""Addresses that are written as they are given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,17 +123,15 @@ class Limits:
 
 async def post(
     send: Send,
-    request: httpx.Request,
+    request: Request,
     limits: Limits,
-    receive: Callable[[httpx.Response], Awaitable[None]],
+    receive: Callable[[Response], Awaitable[None]],
 ) -> None:
     """Send one request and let `receive` read the response; the response is closed at once, whatever happens.
 
     Raises:
         ProviderError: Nothing, or not enough, came.
     """
-    import httpx  # noqa: PLC0415  heavy: loaded by the first request
-
     try:
         with limits.scope:
             response = await send(request)
@@ -140,16 +140,27 @@ async def post(
             finally:
                 await response.aclose()
             return
-    except (httpx.HTTPError, httpx.StreamError, httpx.InvalidURL, OSError) as error:
+    except ProviderError:
+        raise
+    except Exception as error:
+        if not _of_http(error):
+            raise
         if not limits.complete:
             raise ProviderError(translated(error)) from error
     if not limits.complete:
         raise ProviderError(limits.failure())
 
 
+def _of_http(error: Exception) -> bool:
+    """Whether this is what the HTTP library raises."""
+    import httpx  # noqa: PLC0415  heavy: a turn in which all goes well does not load it
+
+    return isinstance(error, (httpx.HTTPError, httpx.StreamError, httpx.InvalidURL, OSError))
+
+
 def translated(error: Exception) -> Failure:
     """The failure that an exception of the HTTP library means."""
-    import httpx  # noqa: PLC0415
+    import httpx  # noqa: PLC0415  heavy
 
     kind = f"httpx.{type(error).__name__}" if isinstance(error, httpx.HTTPError) else type(error).__name__
     message = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
@@ -181,42 +192,50 @@ async def sending(url: str, timeouts: Timeouts) -> AsyncIterator[Send]:
 
     Servers on this machine are reached without a proxy, whether or not `NO_PROXY` says so.
     """
-    import httpx  # noqa: PLC0415
-
-    from hermes_nb.providers.transport import StreamTransport  # noqa: PLC0415  it loads httpx
-
-    remote = not is_loopback(urlsplit(url).hostname or "")
-    if remote and urllib.request.getproxies():
-        limits = httpx.Limits(keepalive_expiry=KEPT)
-        async with httpx.AsyncClient(
-            verify=_tls(needed=True), timeout=httpx.Timeout(None, connect=timeouts.connect), limits=limits
-        ) as client:
-            yield partial(client.send, stream=True, follow_redirects=False)
+    if not is_loopback(urlsplit(url).hostname or "") and _proxied():
+        async with _through_proxies(timeouts) as send:
+            yield send
     else:
         async with StreamTransport(_tls(needed=url.startswith("https:")), timeouts.connect) as transport:
-            yield transport.handle_async_request
+            yield transport.send
 
 
-def request_url(base_url: str, path: str) -> httpx.URL:
+def _proxied() -> bool:
+    from urllib.request import getproxies  # noqa: PLC0415  it loads a whole HTTP client
+
+    return bool(getproxies())
+
+
+@asynccontextmanager
+async def _through_proxies(timeouts: Timeouts) -> AsyncIterator[Send]:
+    import httpx  # noqa: PLC0415  heavy, and rarely needed
+
+    limits = httpx.Limits(keepalive_expiry=KEPT)
+    timeout = httpx.Timeout(None, connect=timeouts.connect)
+    async with httpx.AsyncClient(verify=_tls(needed=True), timeout=timeout, limits=limits) as client:
+
+        async def send(request: Request) -> Response:
+            # made directly, since merging it with a client's settings costs as much as writing it
+            made = httpx.Request("POST", request.url, headers=request.headers, content=request.content)
+            return await client.send(made, stream=True, follow_redirects=False)
+
+        yield send
+
+
+def request_url(base_url: str, path: str) -> str:
     """Where requests go, read once for all of a connection; a query of the base URL stays at the end."""
-    import httpx  # noqa: PLC0415
+    if _PLAIN.fullmatch(base_url):
+        at = urlsplit(base_url)
+        return urlunsplit(at._replace(path=at.path.rstrip("/") + path))
+    import httpx  # noqa: PLC0415  heavy, and needed for what has to be escaped only
 
     base = httpx.URL(base_url)
-    return base.copy_with(path=base.path.rstrip("/") + path)
+    return str(base.copy_with(path=base.path.rstrip("/") + path))
 
 
-def request_headers(headers: Mapping[str, str]) -> httpx.Headers:
-    """The headers of requests with JSON, encoded once for all of them."""
-    import httpx  # noqa: PLC0415
-
-    return httpx.Headers({**_HEADERS, **headers})
-
-
-def make_request(url: httpx.URL, headers: httpx.Headers, content: bytes) -> httpx.Request:
-    """A request with JSON; made directly, since merging it with a client's settings costs as much as writing it."""
-    import httpx  # noqa: PLC0415
-
-    return httpx.Request("POST", url, headers=headers, content=content)
+def request_headers(headers: Mapping[str, str]) -> dict[str, str]:
+    """The headers of requests with JSON."""
+    return _HEADERS | dict(headers)
 
 
 def _tls(*, needed: bool) -> ssl.SSLContext:
@@ -226,7 +245,7 @@ def _tls(*, needed: bool) -> ssl.SSLContext:
 @cache
 def _context(_file: str | None, _directory: str | None) -> ssl.SSLContext:
     """One TLS context for the process and its settings: making one takes 10 ms and more."""
-    import httpx  # noqa: PLC0415
+    import httpx  # noqa: PLC0415  heavy
 
     return httpx.create_ssl_context()
 

@@ -8,19 +8,18 @@ from __future__ import annotations
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
 
 from hermes_nb.providers.error_bodies import redacted
 from hermes_nb.providers.failures import refused
-from hermes_nb.providers.http import Limits, Timeouts, make_request, post, request_headers, request_url, sending
+from hermes_nb.providers.http import Limits, Timeouts, post, request_headers, request_url, sending
 from hermes_nb.providers.sse import DONE, EventDecoder, Unreadable, read_body
+from hermes_nb.providers.transport import Request, Response
 from hermes_nb.vocabulary.failures import Failure, FailureReason, ProviderError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
-
-    import httpx
 
     from hermes_nb.providers.base import ModelRequest, OnText, Renewal
     from hermes_nb.providers.credentials import CredentialPool, Lease
@@ -152,7 +151,7 @@ class RemoteConnection:
         self._dialect = dialect
         self._url = request_url(provider.base_url, dialect.path)
         self._lease: Lease | None = provider.credentials.lease() if provider.credentials else None
-        self._headers: tuple[str, httpx.Headers] | None = None
+        self._headers: tuple[str, dict[str, str]] | None = None
         self._adapted = False
 
     async def ask(self, request: ModelRequest, on_text: OnText) -> Reply:
@@ -186,11 +185,11 @@ class RemoteConnection:
             return "refreshed"
         return await self._lease.renew(failure) if self._lease else ""
 
-    def _request(self, request: ModelRequest, *, stream: bool) -> httpx.Request:
+    def _request(self, request: ModelRequest, *, stream: bool) -> Request:
         key = self._lease.take() if self._lease else ""
         if self._headers is None or self._headers[0] != key:
             self._headers = (key, request_headers({**self._dialect.headers(key), **self._provider.headers}))
-        return make_request(self._url, self._headers[1], self._dialect.encode(request, stream=stream))
+        return Request(self._url, self._headers[1], self._dialect.encode(request, stream=stream))
 
     def _accepted(self, reply: Reply, limits: Limits) -> Reply:
         if self._lease:
@@ -225,13 +224,13 @@ class _Reading:
         self._limits = limits
         self._decoder = EventDecoder()
 
-    async def receive(self, response: httpx.Response) -> None:
+    async def receive(self, response: Response) -> None:
         """Read a response into the assembly."""
         if not response.is_success:
             raise ProviderError(refused(response.status_code, response.headers, await _beginning(response)))
         decoder = self._decoder
         try:
-            async for piece in _pieces(response):
+            async for piece in response.aiter_bytes():
                 for event in decoder.feed(piece):
                     self._event(event.data, event.name)
                 if decoder.body is not None and piece.strip() and self._limits.streamed:
@@ -258,7 +257,7 @@ class _Reading:
         except ProviderError:
             return
 
-    def _end(self, response: httpx.Response) -> None:
+    def _end(self, response: Response) -> None:
         for event in self._decoder.end():
             self._event(event.data, event.name)
         body = self._decoder.body
@@ -274,12 +273,6 @@ class _Reading:
         self.assembly.done()
 
 
-def _pieces(response: httpx.Response) -> AsyncIterator[bytes]:
-    """The body as it comes, decompressed where it has to be."""
-    plain = "content-encoding" not in response.headers
-    return aiter(cast("httpx.AsyncByteStream", response.stream)) if plain else response.aiter_bytes()
-
-
 def _quiet(*_: str) -> None:
     """Nobody listens to the pieces of a reply that is not streamed."""
 
@@ -289,17 +282,17 @@ def _no_json() -> list[Json]:
     raise Unreadable(msg)
 
 
-async def _beginning(response: httpx.Response) -> bytes:
+async def _beginning(response: Response) -> bytes:
     """The first part of a body."""
     found = bytearray()
-    async for piece in _pieces(response):
+    async for piece in response.aiter_bytes():
         found += piece
         if len(found) >= ERROR_BODY:
             break
     return bytes(found[:ERROR_BODY])
 
 
-def _unreadable(response: httpx.Response, error: Unreadable, decoder: EventDecoder) -> Failure:
+def _unreadable(response: Response, error: Unreadable, decoder: EventDecoder) -> Failure:
     begun = bytes((decoder.body or b"")[:ERROR_BODY])
     shown = refused(response.status_code, {}, begun).message if begun else str(error)
     message = f"the reply cannot be read ({error}): {shown}"

@@ -1,22 +1,27 @@
-"""An httpx transport for model servers: HTTP/1.1 over asyncio's streams.
+"""A transport for model servers: HTTP/1.1 over asyncio's streams.
 
 httpx's own transport is made for every use of HTTP, and costs a turn more than all the rest of a request. A turn asks
 one server, one request after the other; this transport does just that, with the same exceptions. It speaks to servers
-directly: where a proxy stands between, httpx's own is used.
+directly: where a proxy stands between, httpx's own is used. httpx itself is loaded when there is something to raise or
+to decompress: that takes longer than a short turn.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Literal
-
-import httpx
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Mapping
+    from typing import Self
+    from urllib.parse import SplitResult
+
+    import httpx
 
     Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+    Place = tuple[str, int, bool]
 
 HEAD_LIMIT = 1 << 17
 """Bytes of a response's head, and of a line between its chunks."""
@@ -24,9 +29,47 @@ HEAD_LIMIT = 1 << 17
 PIECE = 1 << 16
 _NO_BODY = (204, 304)
 _INFORMATIONAL = 200
+_SUCCESS = range(200, 300)
+_PORTS = {"http": 80, "https": 443}
 
 
-class StreamTransport(httpx.AsyncBaseTransport):
+class Request(NamedTuple):
+    """A request with a body.
+
+    Attributes:
+        url: With every character escaped that has to be.
+        headers: All but those that follow from the rest: the host and the length.
+        content: The body.
+    """
+
+    url: str
+    headers: Mapping[str, str]
+    content: bytes
+
+
+class Response(Protocol):
+    """A response, of this transport or of httpx: its head is here, its body is read as it comes."""
+
+    @property
+    def status_code(self) -> int:
+        """As in its first line."""
+
+    @property
+    def is_success(self) -> bool:
+        """Whether the status is one of success."""
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """With their names in lower case."""
+
+    def aiter_bytes(self) -> AsyncIterator[bytes]:
+        """The body in pieces, decompressed."""
+
+    async def aclose(self) -> None:
+        """Read no more of it."""
+
+
+class StreamTransport:
     """Keeps connections for reuse within one event loop.
 
     Args:
@@ -37,45 +80,46 @@ class StreamTransport(httpx.AsyncBaseTransport):
     def __init__(self, context: ssl.SSLContext, connect: float | None = None) -> None:
         self._context = context
         self._connect = connect
-        self._idle: dict[tuple[str, int, bool], list[Streams]] = {}
+        self._idle: dict[Place, list[Streams]] = {}
 
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+    async def send(self, request: Request) -> Response:
         """Send one request; the response's body is read as it comes.
 
         Raises:
             httpx.TransportError: As httpx's own transport does.
         """
-        if request.url.scheme not in ("http", "https"):
-            msg = f"Request URL has an unsupported protocol '{request.url.scheme}://'."
-            raise httpx.UnsupportedProtocol(msg, request=request)
-        place = _place(request.url)
-        reader, writer = self._reused(place) or await self._connected(place, request)
+        at = urlsplit(request.url)
+        place, head = _place(at), _head(request, at)
+        reader, writer = self._reused(place) or await self._connected(place)
         body = _Body(self, place, (reader, writer))
         try:
-            writer.write(_head(request) + request.content)
+            writer.write(head + request.content)
             await writer.drain()
             status, headers = await _response_head(reader)
-            body.expect(status, headers, request.method)
+            body.expect(status, headers)
         except (OSError, EOFError, ValueError, asyncio.LimitOverrunError) as error:
             body.abort()
-            raise _translated(error, request) from error
+            raise _translated(error) from error
         except BaseException:
             body.abort()
             raise
-        return httpx.Response(status, headers=headers, stream=body, request=request)
+        return _Answer(status, headers, body)
 
-    async def aclose(self) -> None:
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_ended: object) -> None:
         """Close the connections that are kept."""
         for kept in self._idle.values():
             for _, writer in kept:
                 writer.transport.abort()
         self._idle.clear()
 
-    def keep(self, place: tuple[str, int, bool], streams: Streams) -> None:
+    def keep(self, place: Place, streams: Streams) -> None:
         """Take back a connection whose response has been read to its end."""
         self._idle.setdefault(place, []).append(streams)
 
-    def _reused(self, place: tuple[str, int, bool]) -> Streams | None:
+    def _reused(self, place: Place) -> Streams | None:
         kept = self._idle.get(place, [])
         while kept:
             reader, writer = kept.pop()
@@ -84,29 +128,56 @@ class StreamTransport(httpx.AsyncBaseTransport):
             writer.transport.abort()
         return None
 
-    async def _connected(self, place: tuple[str, int, bool], request: httpx.Request) -> Streams:
+    async def _connected(self, place: Place) -> Streams:
         host, port, secure = place
         context = self._context if secure else None
         try:
             async with asyncio.timeout(self._connect):
                 return await asyncio.open_connection(host, port, ssl=context, limit=HEAD_LIMIT)
-        except TimeoutError as error:
-            raise httpx.ConnectTimeout(str(error), request=request) from error
         except OSError as error:
-            raise httpx.ConnectError(str(error), request=request) from error
+            raise _unreached(error) from error
 
 
-class _Body(httpx.AsyncByteStream):
+class _Answer:
+    """A response of this transport."""
+
+    def __init__(self, status: int, headers: list[tuple[bytes, bytes]], body: _Body) -> None:
+        self.status_code = status
+        self.is_success = status in _SUCCESS
+        self.headers: dict[str, str] = {}
+        for name, value in headers:
+            key, text = _text(name).lower(), _text(value)
+            self.headers[key] = f"{self.headers[key]}, {text}" if key in self.headers else text
+        self._body = body
+
+    def aiter_bytes(self) -> AsyncIterator[bytes]:
+        """The body in pieces, decompressed where it has to be.
+
+        Raises:
+            httpx.HTTPError: The connection broke, or the body makes no sense.
+        """
+        if "content-encoding" not in self.headers:
+            return aiter(self._body)
+        import httpx  # noqa: PLC0415  heavy, and servers rarely compress
+
+        return httpx.Response(self.status_code, headers=self.headers, content=aiter(self._body)).aiter_bytes()
+
+    async def aclose(self) -> None:
+        """Keep the connection if the body has been read; else close it."""
+        await self._body.aclose()
+
+
+class _Body:
     """The body of one response; gives its connection back when it has been read to its end."""
 
-    def __init__(self, transport: StreamTransport, place: tuple[str, int, bool], streams: Streams) -> None:
+    def __init__(self, transport: StreamTransport, place: Place, streams: Streams) -> None:
         self._transport = transport
         self._place = place
         self._reader, self._writer = streams
         self._length: int | None = None
         self._chunked = self._keep = self._over = False
 
-    def expect(self, status: int, headers: list[tuple[bytes, bytes]], method: str) -> None:
+    def expect(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
         """Learn from the head how the body ends.
 
         Raises:
@@ -116,7 +187,7 @@ class _Body(httpx.AsyncByteStream):
         self._chunked = said.get(b"transfer-encoding", b"").endswith(b"chunked")
         if not self._chunked and b"content-length" in said:
             self._length = int(said[b"content-length"])
-        if status in _NO_BODY or method == "HEAD":
+        if status in _NO_BODY:
             self._length, self._chunked = 0, False
         self._keep = said.get(b"connection", b"") != b"close" and (self._chunked or self._length is not None)
 
@@ -143,7 +214,7 @@ class _Body(httpx.AsyncByteStream):
                     self._length -= len(piece)
                     yield piece
         except (OSError, EOFError, ValueError, asyncio.LimitOverrunError) as error:
-            raise _translated(error, None) from error
+            raise _translated(error) from error
         self._over = True
 
     async def _some(self, most: int = PIECE) -> bytes:
@@ -163,15 +234,18 @@ class _Body(httpx.AsyncByteStream):
         self._writer.transport.abort()
 
 
-def _place(url: httpx.URL) -> tuple[str, int, bool]:
-    secure = url.scheme == "https"
-    return url.raw_host.decode("ascii"), url.port or (443 if secure else 80), secure
+def _place(at: SplitResult) -> Place:
+    return at.hostname or "", at.port or _PORTS[at.scheme], at.scheme == "https"
 
 
-def _head(request: httpx.Request) -> bytes:
-    lines = [b"%b %b HTTP/1.1" % (request.method.encode("ascii"), request.url.raw_path)]
-    lines += [b"%b: %b" % (name, value) for name, value in request.headers.raw]
-    return b"\r\n".join((*lines, b"", b""))
+def _head(request: Request, at: SplitResult) -> bytes:
+    lines = [
+        f"POST {at.path}{at.query and '?'}{at.query} HTTP/1.1",
+        f"Host: {at.netloc.removesuffix(f':{_PORTS[at.scheme]}')}",
+        f"Content-Length: {len(request.content)}",
+        *(f"{name}: {value}" for name, value in request.headers.items()),
+    ]
+    return "\r\n".join((*lines, "", "")).encode("ascii")
 
 
 async def _response_head(reader: asyncio.StreamReader) -> tuple[int, list[tuple[bytes, bytes]]]:
@@ -193,6 +267,13 @@ def _header(line: bytes) -> tuple[bytes, bytes]:
         msg = "illegal header line"
         raise ValueError(msg)
     return name, value.strip()
+
+
+def _text(raw: bytes) -> str:
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return raw.decode("latin-1")
 
 
 class _Chunks:
@@ -251,12 +332,19 @@ class _Chunks:
                 self.over = not line
 
 
-def _translated(error: Exception, request: httpx.Request | None) -> httpx.TransportError:
+def _unreached(error: OSError) -> httpx.TransportError:
+    """The exception that httpx's own transport would raise where no connection comes about."""
+    import httpx  # noqa: PLC0415  heavy, and only needed here
+
+    return (httpx.ConnectTimeout if isinstance(error, TimeoutError) else httpx.ConnectError)(str(error))
+
+
+def _translated(error: Exception) -> httpx.TransportError:
     """The exception that httpx's own transport would raise."""
+    import httpx  # noqa: PLC0415  heavy, and only needed here
+
     if isinstance(error, OSError):
-        return httpx.ReadError(str(error), request=request)
+        return httpx.ReadError(str(error))
     if isinstance(error, EOFError):
-        return httpx.RemoteProtocolError(
-            "the server closed the connection before the reply was complete", request=request
-        )
-    return httpx.RemoteProtocolError(f"the reply is no HTTP: {error}", request=request)
+        return httpx.RemoteProtocolError("the server closed the connection before the reply was complete")
+    return httpx.RemoteProtocolError(f"the reply is no HTTP: {error}")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import math
 import pickle
 import socket
@@ -11,10 +13,11 @@ import time
 from pathlib import Path
 
 import anyio
+import httpx
 import pytest
 
-from hermes_nb.providers import transport
-from hermes_nb.providers.http import LOCAL, Timeouts, timeouts_of, translated
+from hermes_nb.providers import http
+from hermes_nb.providers.http import LOCAL, Timeouts, request_url, timeouts_of, translated
 from hermes_nb.providers.openai_chat import OpenAIChat
 from hermes_nb.vocabulary.failures import ConfigurationError, ProviderError
 from hermes_nb.vocabulary.failures import FailureReason as R
@@ -196,6 +199,32 @@ def test_an_endless_error_body_is_cut():
     assert len(failure.message) == 500
 
 
+@pytest.mark.parametrize(
+    "base",
+    [
+        "http://127.0.0.1:8080", "https://api.openai.com/v1", "http://[::1]:8080/v1/", "http://x.test/_a/B.c~/2-3",
+        "https://x.test/v1?api-version=2024-10-21", "http://LocalHost/v1", "http://bücher.test:8080/v1/é/a b",
+        "http://x.test/a%2Fb/../c?q=ü&r=a b", "http://x.test//v1",
+    ],
+)  # fmt: skip
+def test_requests_go_where_httpx_would_send_them(base):
+    there = httpx.URL(base)
+    assert request_url(base, "/chat") == str(there.copy_with(path=there.path.rstrip("/") + "/chat"))
+
+
+def test_an_address_with_odd_letters_is_escaped_on_its_way():
+    with Server(say("hi")) as server:
+        assert ask(chat(server, base_url=f"{server.url}/é a?version=1")).text == "hi"
+        assert server.requests[0].path == "/v1/%C3%A9%20a/chat/completions?version=1"
+        assert server.requests[0].headers["host"] == f"127.0.0.1:{server.port}"
+
+
+def test_a_compressed_reply_is_read():
+    body = json.dumps({"choices": [{"message": {"content": "small"}, "finish_reason": "stop"}]}).encode()
+    with Server(whole(gzip.compress(body), headers={"content-encoding": "gzip"})) as server:
+        assert ask(chat(server, stream=False)).text == "small"
+
+
 def test_a_body_that_says_it_is_compressed_and_is_not_is_malformed():
     with Server(whole("not gzip", headers={"content-encoding": "gzip"})) as server:
         assert fail(chat(server)).reason == R.MALFORMED_REPLY
@@ -281,12 +310,12 @@ def test_a_certificate_that_the_environment_trusts_is_accepted(monkeypatch):
 def test_the_tls_context_is_made_once(monkeypatch):
     made = []
 
-    class Spied(transport.StreamTransport):
+    class Spied(http.StreamTransport):
         def __init__(self, context, connect):
             super().__init__(context, connect)
             made.append(context)
 
-    monkeypatch.setattr(transport, "StreamTransport", Spied)
+    monkeypatch.setattr(http, "StreamTransport", Spied)
     with Server(always(say("hi"))) as server:
         for _ in range(2):
             ask(chat(server))
