@@ -1,14 +1,12 @@
-"""A run: one turn under way in a thread of its own, and the handle to watch, steer and stop it."""
+"""A run: one turn under way in a thread beside the notebook's, and the handle to watch, steer and stop it."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import sys
 import threading
 from concurrent.futures import Future, wait
 from contextlib import suppress
-from contextvars import copy_context
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 from weakref import WeakValueDictionary
@@ -16,6 +14,7 @@ from weakref import WeakValueDictionary
 import anyio
 
 from hermes_nb.interrupts import stop_button
+from hermes_nb.lanes import lane_for
 from hermes_nb.tools.context import call_under_way
 from hermes_nb.turn.inbox import Inbox
 from hermes_nb.turn.loop import run_turn
@@ -25,7 +24,7 @@ from hermes_nb.vocabulary import events
 from hermes_nb.vocabulary.failures import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Mapping
+    from collections.abc import Callable, Generator, Iterable, Mapping
 
     from hermes_nb.agent import Agent
     from hermes_nb.interrupts import StopButton
@@ -169,12 +168,7 @@ class Run:
         )
         self._future: Future[TurnResult] = Future()
         self._future.set_running_or_notify_cancel()  # whoever waits may be cancelled, the turn's result may not
-        context = copy_context()
-        if (sniffio := sys.modules.get("sniffio")) is not None:  # anyio asks it; the caller's event loop is not ours
-            context.run(sniffio.current_async_library_cvar.set, None)
-        self._thread = threading.Thread(
-            target=context.run, args=(self._drive,), name=f"hermes_nb {self.turn_id[:8]}", daemon=True
-        )
+        self._lane = lane_for(request, watched=bool(sinks) or tracer_provider is not None)
 
     # ------------------------------------------------------------------------------------- watch
 
@@ -276,7 +270,12 @@ class Run:
 
         Returns:
             Whether the turn is over.
+
+        Raises:
+            RuntimeError: The turn itself asks: a sink, or a tool of it.
         """
+        if timeout is None:
+            self._refuse_to_wait_for_oneself()
         return bool(wait((self._future,), timeout).done)
 
     def result(self, timeout: float | None = None) -> TurnResult:
@@ -294,9 +293,7 @@ class Run:
             RuntimeError: The turn itself asks: a sink, or a tool of it.
             Exception: A bug, ours or in code of yours that the turn called; a failing model is none.
         """
-        if threading.current_thread() is self._thread or _is_called_by(self.turn_id):
-            msg = "a turn cannot wait for its own end; a sink or a tool of it asked for the result"
-            raise RuntimeError(msg)
+        self._refuse_to_wait_for_oneself()
         try:
             with stop_button(self._interrupt_by_kernel) as button:
                 result = self._future.result(timeout)
@@ -304,6 +301,12 @@ class Run:
             self._interrupt_by_kernel()
             raise
         return self._stopped_or_not(result, button)
+
+    def _refuse_to_wait_for_oneself(self) -> None:
+        """A wait in the turn's own thread, or in a tool that the turn waits for, would never end."""
+        if not self.done and (self._lane.is_here or _is_called_by(self.turn_id)):
+            msg = "a turn cannot wait for its own end; a sink or a tool of it asked for it, or a sink of a turn beside it"
+            raise RuntimeError(msg)
 
     def _stopped_or_not(self, result: TurnResult, button: StopButton) -> TurnResult:
         if button.presses:
@@ -400,15 +403,14 @@ class Run:
     def _ipython_display_(self) -> None:
         self.edges.show(self)
 
-    # ------------------------------------------------------------------------------------- the thread
+    # ------------------------------------------------------------------------------------- the lane
 
     def _start(self) -> None:
-        self._thread.start()
+        self._lane.start(self._turn, self._end, f"hermes_nb {self.turn_id[:8]}")
 
-    def _drive(self) -> None:
-        """The thread's body: the turn in an event loop of its own."""
+    def _end(self, outcome: Callable[[], TurnResult]) -> None:
         try:
-            result = anyio.run(self._turn)
+            result = outcome()
         except BaseException as error:  # noqa: BLE001  whoever waits must be told
             self._close()
             self._future.set_exception(error)

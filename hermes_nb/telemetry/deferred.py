@@ -1,14 +1,12 @@
 """A span that is written when somebody looks at it.
 
-To write a span costs more than all else that happens to it, and of the most turns nobody ever looks at one. What is to
+To write a span costs more than all else that happens to it, and the spans of most turns are never looked at. What is to
 be written is known from the events of the scope, so it can wait: until a frame or a picture is made, until the span
 ends and a destination wants it, or until a tool asks for the span around it and writes onto it.
 """
 
 from __future__ import annotations
 
-from operator import methodcaller
-from threading import RLock
 from time import time_ns
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -32,6 +30,8 @@ if TYPE_CHECKING:
 _RANDOM: Final[int] = getattr(TraceFlags, "RANDOM_TRACE_ID", 0)
 """Handed down from a parent, by the versions of the SDK that know it."""
 
+_FLAGS: Final = {flags: TraceFlags(TraceFlags.SAMPLED | flags) for flags in (0, _RANDOM)}
+
 
 class Deferred(Span):
     """The span of a scope; safe to use from any thread.
@@ -51,40 +51,47 @@ class Deferred(Span):
 
     def __init__(self, pen: Pen, event: Event, around: Context, links: Sequence[Link] | None) -> None:
         above = get_current_span(around).get_span_context()
-        self.parent = above if above.is_valid else None
+        within = above.is_valid
+        self.parent = above if within else None
         self.end_time: int | None = None
         self._context = SpanContext(
-            above.trace_id if above.is_valid else mapping.trace_id(event.turn_id),
+            above.trace_id if within else mapping.trace_id(event.turn_id),
             mapping.span_id(event.turn_id, event.scope),
             is_remote=False,
-            trace_flags=TraceFlags(TraceFlags.SAMPLED | above.trace_flags & _RANDOM),
+            trace_flags=_FLAGS[above.trace_flags & _RANDOM],
             trace_state=above.trace_state,
         )
-        self._begin = (pen, event, links)
-        self._later: list[Callable[[Span], object]] = []
+        self._pen = pen
+        self._event, self._links = event, links
+        self._later: tuple[tuple[Any, ...], ...] = ()
         self._span: SdkSpan | None = None
-        self._lock = RLock()
 
-    def later(self, stroke: Callable[[Span], object]) -> None:
-        """Write something when the span is written; now, if it is."""
-        with self._lock:
+    def later(self, stroke: Callable[..., object], *what: Any) -> None:
+        """Have the pen write something when the span is written; now, if it is.
+
+        Args:
+            stroke: A method of the pen.
+            what: Its arguments before the span.
+        """
+        with self._pen.lock:
             if self._span is None:
-                self._later.append(stroke)
+                self._later += ((stroke, *what),)
             else:
-                stroke(self._span)
+                stroke(self._pen, *what, self._span)
 
     def written(self) -> SdkSpan:
         """The span itself."""
-        with self._lock:
+        with self._pen.lock:
             if self._span is None:
-                pen, event, links = self._begin
                 around = Context()
                 if self.parent is not None:
                     around = set_span_in_context(NonRecordingSpan(self.parent), around)
-                span = self._span = cast("SdkSpan", pen.begin(event, around, links))
-                for stroke in self._later:
-                    stroke(span)
-                self._later.clear()
+                span = self._span = cast("SdkSpan", self._pen.begin(self._event, around, self._links))
+                for stroke, *what in self._later:
+                    stroke(self._pen, *what, span)
+                self._later = ()
+                if self.end_time is not None:
+                    span.end(self.end_time)
             return self._span
 
     # ------------------------------------------------------------------------------------- as any other span
@@ -105,11 +112,12 @@ class Deferred(Span):
 
     def end(self, end_time: int | None = None) -> None:
         """End the span, once."""
-        with self._lock:
+        with self._pen.lock:
             if self.end_time is not None:
                 return
             self.end_time = time_ns() if end_time is None else end_time
-            self.later(methodcaller("end", self.end_time))
+            if self._span is not None:
+                self._span.end(self.end_time)
         HUB.on_end(self)
 
     def set_attributes(self, attributes: Mapping[str, AnyValue]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from threading import RLock
 from typing import TYPE_CHECKING, Any, Final
 
 from opentelemetry.trace import SpanKind, StatusCode
@@ -27,7 +28,11 @@ _KINDS: Final = {"internal": SpanKind.INTERNAL, "client": SpanKind.CLIENT}
 
 
 class Pen:
-    """Writes spans of one tracer; the arguments are those of the span sink."""
+    """Writes spans of one tracer; the arguments are those of the span sink.
+
+    Attributes:
+        lock: Held by whoever writes, or leaves for later, what is written onto a span.
+    """
 
     def __init__(
         self, tracer: Tracer, *, content: Content, openinference: bool, redact: Callable[[str], str] | None
@@ -36,6 +41,7 @@ class Pen:
         self.content = content
         self._openinference = openinference
         self._redact = redact or without_keys
+        self.lock = RLock()
 
     def begin(self, event: Event, around: Context, links: Sequence[Link] | None) -> Span:
         """The span of a scope that starts."""

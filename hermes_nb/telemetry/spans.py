@@ -7,11 +7,11 @@ does the work, so that spans which the user opens there get the right parent.
 from __future__ import annotations
 
 import sys
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from opentelemetry import context as otel
-from opentelemetry.trace import Link, set_span_in_context
+from opentelemetry.context import Context
+from opentelemetry.trace import INVALID_SPAN, Link, set_span_in_context
 
 from hermes_nb.telemetry import mapping, semconv
 from hermes_nb.telemetry.deferred import Deferred
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from contextvars import Token
 
-    from opentelemetry.context import Context
     from opentelemetry.trace import Span, SpanContext, Tracer
 
     from hermes_nb.telemetry.content import Content
@@ -35,6 +34,9 @@ if TYPE_CHECKING:
 
 _LINKING: Final = (events.Turn, events.Fallback)
 """The scopes that point at other spans than their parent."""
+
+(_SPAN,) = set_span_in_context(INVALID_SPAN, Context())
+"""Under which a context holds its span: both values of ours go into a new one at once, which is copied once."""
 
 
 class SpanSink:
@@ -87,9 +89,10 @@ class SpanSink:
 class _Open:
     """An open scope: its span, and the context manager that makes the span current and ends it."""
 
-    __slots__ = ("_token", "context", "end_time", "kept", "parent", "span", "what")
+    __slots__ = ("_token", "context", "end_time", "kept", "parent", "pen", "span", "what")
 
-    def __init__(self, span: Span, context: Context, parent: int, what: Scoped, kept: Kept | None) -> None:
+    def __init__(self, pen: Pen, span: Span, context: Context, parent: int, what: Scoped, kept: Kept | None) -> None:
+        self.pen = pen
         self.span = span
         self.context = context
         self.parent = parent
@@ -109,11 +112,11 @@ class _Open:
         self.end()
 
     def write(self, stroke: Callable[..., None], *what: Any) -> None:
-        """Write something onto the span: now, or when somebody looks at it."""
+        """Have the pen write something onto the span: now, or when somebody looks at it."""
         if isinstance(self.span, Deferred):
-            self.span.later(partial(stroke, *what))
+            self.span.later(stroke, *what)
         else:
-            stroke(*what, self.span)
+            stroke(self.pen, *what, self.span)
 
     def end(self) -> None:
         """End the span, once."""
@@ -148,11 +151,11 @@ class TurnSpans:
         links = self._links(what) if isinstance(what, _LINKING) else None
         span = self._begun(event, around, links)
         place = Here(self._sink.store, self._turn_id, event.scope)
-        context = otel.set_value(HERE, place, set_span_in_context(span, around))
+        context = Context({**around, HERE: place, _SPAN: span})
         if isinstance(what, events.Chat):
             context = _told_already(context)
         number = span.get_span_context()
-        opened = _Open(span, context, event.parent, what, self._sink.store.get(number.span_id))
+        opened = _Open(self._sink.pen, span, context, event.parent, what, self._sink.store.get(number.span_id))
         self._open[event.scope] = opened
         self._contexts[event.scope] = number
         self._began(event, opened)
@@ -213,7 +216,7 @@ class TurnSpans:
         opened.end_time = event.at
         if opened.kept is not None:
             opened.kept.what = what
-        opened.write(self._sink.pen.end, event, opened.kept if self._sink.pen.content != "none" else None)
+        opened.write(Pen.end, event, opened.kept if self._sink.pen.content != "none" else None)
         if isinstance(what, events.Turn):
             self._finish(event.at)
 
@@ -264,7 +267,7 @@ class TurnSpans:
             return
         if isinstance(event.what, events.Steered) and place.kept is not None:
             place.kept.points = {**place.kept.points, event.at: event.what}
-        place.write(self._sink.pen.mark, event, mark)
+        place.write(Pen.mark, event, mark)
 
 
 def _told_already(context: Context) -> Context:

@@ -8,7 +8,7 @@ from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
-from weakref import WeakSet
+from weakref import ref
 
 from hermes_nb.tools.loops import ToolLoop
 from hermes_nb.tools.saving import Saves
@@ -65,20 +65,21 @@ class Interest:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._turns: WeakSet[Interruptible] = WeakSet()
+        self._turns: tuple[ref[Interruptible], ...] = ()
         self.lost = False
 
     def lose(self) -> None:
         """Nobody waits any more: the turns that the call has started end too."""
         with self._lock:
-            self.lost, turns = True, tuple(self._turns)
+            self.lost, turns = True, self._turns
         for turn in turns:
-            turn.interrupt(source="parent")
+            if (started := turn()) is not None:
+                started.interrupt(source="parent")
 
     def follow(self, turn: Interruptible) -> None:
         """The call has started a turn, which ends when nobody waits for the call any more."""
         with self._lock:
-            self._turns.add(turn)
+            self._turns += (ref(turn),)
             lost = self.lost
         if lost:
             turn.interrupt(source="parent")

@@ -54,6 +54,7 @@ class Signature:
     context_parameter: str
     unbound: bool
     _model: type[BaseModel]
+    _names: Mapping[str, str]
 
     @classmethod
     def of(cls, function: Callable[..., Any], name: str) -> Signature:
@@ -79,7 +80,8 @@ class Signature:
         model = _model(name, fields)
         schema = model.model_json_schema(schema_generator=_PlainSchema)
         schema.pop("title", None)
-        return cls(name, description, schema, context, bool(unbound), model)
+        names = {key: str(field.alias) for key, field in model.model_fields.items()}
+        return cls(name, description, schema, context, bool(unbound), model, names)
 
     def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """The function's keyword arguments; those that the model left out are left to the function's defaults.
@@ -102,7 +104,7 @@ class Signature:
                     break
                 given = repaired
             else:
-                return {_alias(model, field): getattr(model, field) for field in model.model_fields_set}
+                return {self._names[field]: getattr(model, field) for field in model.model_fields_set}
         raise InvalidArguments(self._complaint(first))
 
     def _complaint(self, error: ValidationError | None) -> str:
@@ -117,10 +119,6 @@ class Signature:
             f"{name} ({schema.get('type', 'any')}, {'required' if name in required else 'optional'})"
             for name, schema in properties.items()
         )
-
-
-def _alias(model: BaseModel, field: str) -> str:
-    return str(type(model).model_fields[field].alias)
 
 
 # ---------------------------------------------------------------------------------------------- reading a function

@@ -94,12 +94,13 @@ async def run_in_thread(function: Callable[[], T], *, name: str = "tool", on_aba
     """
     job = _Job(contextvars.copy_context(), function)
     in_thread(name, job)
-    if not job.ended.acquire(timeout=BRIEF):
-        try:
+    try:
+        await asyncio.sleep(0)
+        if job.running and not job.ended.acquire(timeout=BRIEF):
             await job.wait()
-        finally:
-            if job.running:
-                on_abandoned()
+    finally:
+        if job.running:
+            on_abandoned()
     if job.error is not None:
         raise job.error
     return job.value

@@ -1,0 +1,203 @@
+"""Lanes: the threads with event loops in which turns run.
+
+Threads that want the interpreter's lock at the same time cost more than what they do with it. So turns share one lane
+as long as nothing of the user's runs in its event loop: a provider, a policy or a sink that takes its time would hold
+the others up, and one that waits for another turn would wait for ever. A turn with any of these has a lane of its own.
+Tools run in threads beside the lane in any case.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import threading
+from contextvars import Context, copy_context
+from dataclasses import fields
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+import anyio
+
+from hermes_nb.providers.remote import RemoteProvider
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from hermes_nb.turn.request import Policies, TurnRequest
+
+T = TypeVar("T")
+
+IDLE = 10.0
+"""Seconds after which a shared lane without turns ends; at the latest after twice as many."""
+
+
+class Lane(Protocol):
+    """A thread with an event loop."""
+
+    @property
+    def is_here(self) -> bool:
+        """Whether the calling thread is the lane's."""
+
+    def start(
+        self, turn: Callable[[], Coroutine[Any, Any, T]], ended: Callable[[Callable[[], T]], None], name: str
+    ) -> None:
+        """Run a turn, with the context variables of the caller.
+
+        Args:
+            turn: The turn.
+            ended: Called in the lane at the end, with a function that gives what the turn gave, or raises what it
+                raised.
+            name: For those who look at threads and tasks.
+        """
+
+
+class OwnLane:
+    """For one turn alone."""
+
+    def __init__(self) -> None:
+        self._thread: threading.Thread | None = None
+
+    @property
+    def is_here(self) -> bool:
+        """Whether the calling thread is the lane's."""
+        return threading.current_thread() is self._thread
+
+    def start(
+        self, turn: Callable[[], Coroutine[Any, Any, T]], ended: Callable[[Callable[[], T]], None], name: str
+    ) -> None:
+        """Run the turn; `ended` is called when its event loop is closed."""
+        drive = partial(_context().run, ended, partial(anyio.run, turn))
+        self._thread = threading.Thread(target=drive, name=name, daemon=True)
+        self._thread.start()
+
+
+class _Loop(asyncio.SelectorEventLoop):
+    """Keeps cancelled timers for a while, as event loops do, but nothing of the turns that have set them."""
+
+    def call_at(
+        self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        """Call a function at a time; without context variables, where none are given."""
+        return super().call_at(when, callback, *args, context=Context() if context is None else context)
+
+
+class SharedLane:
+    """For any number of turns at the same time; its thread is started with the first, and ends when none comes."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._under_way = 0
+        self._tasks: set[asyncio.Task[None]] = set()  # event loops hold their tasks weakly
+
+    @property
+    def is_here(self) -> bool:
+        """Whether the calling thread is the lane's."""
+        return threading.current_thread() is self._thread
+
+    def start(
+        self, turn: Callable[[], Coroutine[Any, Any, T]], ended: Callable[[Callable[[], T]], None], name: str
+    ) -> None:
+        """Run a turn beside the others."""
+        with self._lock:
+            loop = self._started()
+            loop.call_soon_threadsafe(self._begin, turn, ended, name, context=_context())
+            self._under_way += 1
+
+    def _started(self) -> asyncio.AbstractEventLoop:
+        if self._loop is None:
+            loop = _Loop()
+            self._thread = threading.Thread(target=self._serve, args=(loop,), name="hermes_nb turns", daemon=True)
+            self._thread.start()
+            self._loop = loop
+        return self._loop
+
+    def _serve(self, loop: asyncio.AbstractEventLoop) -> None:
+        """The thread's body."""
+        with asyncio.Runner(loop_factory=lambda: loop) as runner:
+            runner.run(self._wanted())
+
+    async def _wanted(self) -> None:
+        """Comes to its end when there has been nothing to do for a while."""
+        idle = False
+        while True:
+            await asyncio.sleep(IDLE)
+            with self._lock:
+                if idle and not self._under_way:
+                    self._loop = None
+                    return
+                idle = not self._under_way
+
+    def _begin(
+        self, turn: Callable[[], Coroutine[Any, Any, T]], ended: Callable[[Callable[[], T]], None], name: str
+    ) -> None:
+        task = asyncio.get_running_loop().create_task(self._run(turn, ended), name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _run(self, turn: Callable[[], Coroutine[Any, Any, T]], ended: Callable[[Callable[[], T]], None]) -> None:
+        """One turn; whatever comes of it stays out of the event loop, which would end at some exceptions."""
+        try:
+            value = await turn()
+        except BaseException as error:  # noqa: BLE001  whoever waits for the turn is told
+            ended(partial(_raise, error))
+        else:
+            ended(lambda: value)
+        finally:
+            with self._lock:
+                self._under_way -= 1
+
+
+SHARED = SharedLane()
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=SHARED.__init__)  # type: ignore[misc]  # threads do not live on in a forked process
+
+
+def lane_for(request: TurnRequest, *, watched: bool) -> Lane:
+    """The lane of a turn.
+
+    Args:
+        request: What the turn is asked to do.
+        watched: Functions of the user's are told of its events.
+    """
+    alone = watched or SHARED.is_here or not _is_ours_alone(request)
+    return OwnLane() if alone else SHARED
+
+
+def _is_ours_alone(request: TurnRequest) -> bool:
+    """Whether nothing of the user's runs in the event loop of this turn."""
+    return (
+        request.handover is None
+        and all(isinstance(provider, RemoteProvider) and _is_ours(provider) for provider in request.chain)
+        and all(_is_ours(type(tool)) and not tool.options.delegate for tool in request.toolbox.tools.values())
+        and _are_ours(request.policies)
+    )
+
+
+def _are_ours(policies: Policies) -> bool:
+    """Whether the policies, and the functions that were given to them, are the library's."""
+    given = [policy for field in fields(policies) if (policy := getattr(policies, field.name)) is not None]
+    return all(
+        _is_ours(policy) and all(_is_ours(getattr(policy, field.name)) for field in fields(policy)) for policy in given
+    )
+
+
+def _is_ours(thing: object) -> bool:
+    """Whether what runs when the thing is used is the library's or Python's own; a plain value has no module."""
+    module = getattr(thing, "__module__", None) or "builtins"
+    return module.partition(".")[0] in ("hermes_nb", "builtins", "time")
+
+
+def _raise(error: BaseException) -> Any:
+    raise error
+
+
+def _context() -> Context:
+    """The caller's context variables; what anyio asks of the caller's event loop does not hold in a lane."""
+    context = copy_context()
+    if (sniffio := sys.modules.get("sniffio")) is not None:
+        context.run(sniffio.current_async_library_cvar.set, None)
+    return context
