@@ -15,7 +15,7 @@ import threading
 from contextvars import Context, copy_context
 from dataclasses import fields
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, TypeVarTuple
 
 import anyio
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from hermes_nb.turn.request import Policies, TurnRequest
 
 T = TypeVar("T")
+Given = TypeVarTuple("Given")
 
 IDLE = 10.0
 """Seconds after which a shared lane without turns ends; at the latest after twice as many."""
@@ -76,7 +77,7 @@ class _Loop(asyncio.SelectorEventLoop):
     """Keeps cancelled timers for a while, as event loops do, but nothing of the turns that have set them."""
 
     def call_at(
-        self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+        self, when: float, callback: Callable[[*Given], object], *args: *Given, context: Context | None = None
     ) -> asyncio.TimerHandle:
         """Call a function at a time; without context variables, where none are given."""
         return super().call_at(when, callback, *args, context=Context() if context is None else context)

@@ -305,7 +305,9 @@ class Run:
     def _refuse_to_wait_for_oneself(self) -> None:
         """A wait in the turn's own thread, or in a tool that the turn waits for, would never end."""
         if not self.done and (self._lane.is_here or _is_called_by(self.turn_id)):
-            msg = "a turn cannot wait for its own end; a sink or a tool of it asked for it, or a sink of a turn beside it"
+            msg = (
+                "a turn cannot wait for its own end; a sink or a tool of it asked for it, or a sink of a turn beside it"
+            )
             raise RuntimeError(msg)
 
     def _stopped_or_not(self, result: TurnResult, button: StopButton) -> TurnResult:

@@ -54,12 +54,16 @@ def _cut(call: ToolCall, reply: Reply) -> bool:
     """Whether a call was cut off: its arguments do not parse and either the server says so or they just stop."""
     if reply.partial and not call.arguments.strip():
         return True
+    may_be = reply.finish_reason == "length" or reply.partial or not call.arguments.rstrip().endswith(("}", "]"))
+    return may_be and not _parses(call.arguments or "{}")
+
+
+def _parses(text: str) -> bool:
     try:
-        json.loads(call.arguments or "{}")
+        json.loads(text)
     except (ValueError, RecursionError):
-        ends = call.arguments.rstrip().endswith(("}", "]"))
-        return reply.finish_reason == "length" or reply.partial or not ends
-    return False
+        return False
+    return True
 
 
 def failure_of(reply: Reply, provider: str, model: str) -> Failure | None:

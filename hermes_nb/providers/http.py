@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import os
 import re
@@ -77,13 +78,18 @@ def timeouts_of(value: Timeouts | float | None, *, local: bool) -> Timeouts:
     return Timeouts(min(given.connect, value), min(given.first_token, value), min(given.idle, value), value)
 
 
+def now() -> float:
+    """Seconds on the clock of the event loop, which deadlines go by."""
+    return asyncio.get_running_loop().time()
+
+
 class Limits:
     """The limits of one reply under way, as the deadline of one cancel scope."""
 
     __slots__ = ("_next", "_timeouts", "begun", "complete", "end", "first", "phase", "scope", "streamed")
 
     def __init__(self, timeouts: Timeouts, *, streamed: bool) -> None:
-        self.begun = anyio.current_time()
+        self.begun = now()
         self.end = self.begun + timeouts.total
         self.first: float | None = None
         self.complete = False
@@ -98,21 +104,21 @@ class Limits:
         """A piece of the reply came."""
         if (clock := time.monotonic()) < self._next or self.complete:  # not for each of a thousand pieces a second
             return
-        now = anyio.current_time()
+        at = now()
         if self.first is None:
-            self.first, self.phase = now - self.begun, "idle"
-        self.scope.deadline = min(self.end, now + self._timeouts.idle)
+            self.first, self.phase = at - self.begun, "idle"
+        self.scope.deadline = min(self.end, at + self._timeouts.idle)
         self._next = clock + self._timeouts.idle / 20
 
     def settle(self, seconds: float) -> None:
         """The reply is complete; what may still come (usage, the end of the stream) gets so many seconds."""
         self.complete = True
-        self.scope.deadline = min(self.scope.deadline, anyio.current_time() + seconds)
+        self.scope.deadline = min(self.scope.deadline, now() + seconds)
 
     def failure(self) -> Failure:
         """The failure that the end of the patience means."""
-        waited = anyio.current_time() - self.begun
-        past = "total" if anyio.current_time() >= self.end else self.phase
+        waited = now() - self.begun
+        past = "total" if now() >= self.end else self.phase
         what = {
             "total": f"the reply was not complete after {waited:.3g} s",
             "first_token": f"nothing of the reply came within {waited:.3g} s",

@@ -85,11 +85,15 @@ class Hub(SpanProcessor):
         self._providers: WeakValueDictionary[int, object] = WeakValueDictionary()
         self._lock = threading.Lock()
 
-    def on_start(self, span: Span | Deferred, parent_context: Context | None = None) -> None:
+    def on_start(self, span: Span, parent_context: Context | None = None) -> None:
         """Keep the span, if a turn is around it."""
         if (place := here(parent_context)) is not None:
-            kept = place.store.add(span, place.turn_id)
-            self._open[span.get_span_context().span_id] = kept
+            self.keep(span, place.store, place.turn_id)
+
+    def keep(self, span: Span | Deferred, store: LiveStore, turn_id: str) -> Kept:
+        """Keep a span that starts in a turn, until it ends for the outlets too."""
+        kept = self._open[span.get_span_context().span_id] = store.add(span, turn_id)
+        return kept
 
     def on_end(self, span: ReadableSpan | Deferred) -> None:
         """Hand the span on."""

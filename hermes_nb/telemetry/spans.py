@@ -149,25 +149,29 @@ class TurnSpans:
         what: Any = event.what
         around = self._around(event)
         links = self._links(what) if isinstance(what, _LINKING) else None
-        span = self._begun(event, around, links)
+        span, kept = self._begun(event, around, links)
         place = Here(self._sink.store, self._turn_id, event.scope)
         context = Context({**around, HERE: place, _SPAN: span})
         if isinstance(what, events.Chat):
             context = _told_already(context)
         number = span.get_span_context()
-        opened = _Open(self._sink.pen, span, context, event.parent, what, self._sink.store.get(number.span_id))
+        opened = _Open(self._sink.pen, span, context, event.parent, what, kept)
         self._open[event.scope] = opened
         self._contexts[event.scope] = number
         self._began(event, opened)
         return opened
 
-    def _begun(self, event: Event, around: Context, links: list[Link] | None) -> Span:
-        """The span, written or deferred; that of a turn is written, for the labels on it may be changed later."""
+    def _begun(self, event: Event, around: Context, links: list[Link] | None) -> tuple[Span, Kept | None]:
+        """The span, written or deferred, and where it is kept.
+
+        That of a turn is written, for the labels on it may be changed later.
+        """
+        pen, store = self._sink.pen, self._sink.store
         if not self._sink.defer or isinstance(event.what, events.Turn):
-            return self._sink.pen.begin(event, around, links)
-        span = Deferred(self._sink.pen, event, around, links)
-        HUB.on_start(span, around)
-        return span
+            span = pen.begin(event, around, links)
+            return span, store.get(span.get_span_context().span_id)
+        deferred = Deferred(pen, event, around, links)
+        return deferred, HUB.keep(deferred, store, self._turn_id)
 
     def _began(self, event: Event, opened: _Open) -> None:
         """Keep what the span stands for, and write down what was waiting for it."""

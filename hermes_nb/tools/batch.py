@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -80,8 +81,9 @@ class Batch:
         self.stopped_by: BaseException | None = None
         self._on_result = on_result
         self._given, self._room = 0, box.batch_limit
-        self._lands = anyio.current_time() + context.time_left
-        self._deadline = min(anyio.current_time() + box.batch_timeout, self._lands)
+        now = time.monotonic()
+        self._lands = now + context.time_left
+        self._deadline = min(now + box.batch_timeout, self._lands)
 
     async def run(self, segment: Sequence[Slot]) -> None:
         """Run calls that may run together; returns when all of them are answered or given up."""
@@ -158,7 +160,7 @@ class Batch:
 
     def _time_for(self, slot: Slot) -> float:
         """Seconds for a call: its own, or what is left to all of them. A sub-agent lands by itself with its turn."""
-        own, now = slot.options.timeout, anyio.current_time()
+        own, now = slot.options.timeout, time.monotonic()
         if own is None:
             return max(0.0, self._deadline - now)
         return own if slot.options.delegate and now < self._lands else min(own, max(0.0, self._lands - now))

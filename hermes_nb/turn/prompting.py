@@ -154,20 +154,28 @@ def clean(message: Message) -> Message:
 
 
 def _clean_call(call: ToolCall) -> ToolCall:
-    arguments = sendable(call.arguments) if readable(call.arguments) else "{}"
+    arguments = sendable(call.arguments)
     name = _UNNAMEABLE.sub("_", call.name.strip())[:LONGEST_NAME] or NAMELESS
     return call if (name, arguments) == (call.name, call.arguments) else replace(call, name=name, arguments=arguments)
 
 
 def sendable(arguments: str) -> str:
-    """A call's arguments without what only Python takes for JSON: `NaN` and the like become texts."""
+    """A call's arguments as a JSON object, an empty one where they are none.
+
+    What only Python takes for JSON becomes text: `NaN` and the like.
+    """
     odd: list[str] = []
 
     def as_text(constant: str) -> str:
         odd.append(constant)
         return constant
 
-    value = json.loads(arguments, parse_constant=as_text)
+    try:
+        value = json.loads(arguments, parse_constant=as_text)
+    except (ValueError, RecursionError):
+        return "{}"
+    if not isinstance(value, dict):
+        return "{}"
     return mended(json.dumps(value, ensure_ascii=False) if odd else arguments)
 
 

@@ -42,55 +42,77 @@ class _Redactor:
         self._sent: tuple[Message, ...] = ()
 
     def __call__(self, what: What) -> What:
-        clean: What = self._fields(what)
+        clean: What = self.fields(what)
         if clean is what and isinstance(what, Scoped):
             return _snapshot(what)  # the scope is still being filled in, perhaps with a key
         return clean
 
-    def _fields(self, value: Any) -> Any:
+    def fields(self, value: Any) -> Any:
         changes = {}
         kind: Any = type(value)
         names, values = _telling(kind)
         for name, old in zip(names, values(value), strict=True):
-            if old and (new := self._clean(old)) is not old:
+            if old and (new := _WAYS[type(old)](self, old)) is not old:
                 changes[name] = new
         return replace(value, **changes) if changes else value
 
-    def _clean(self, value: Any) -> Any:
-        if isinstance(value, str):
-            return value if len(value) < self._shortest else self._text(value)
-        if isinstance(value, Message):
-            return self._message(value)
-        if isinstance(value, tuple) and value and isinstance(value[0], Message):
-            return self._messages(value)
-        if isinstance(value, tuple | list):
-            items = [self._clean(item) for item in value]
-            return value if all(map(operator.is_, items, value)) else type(value)(items)
-        if isinstance(value, dict):
-            pairs = {key: self._clean(item) for key, item in value.items()}
-            return value if all(map(operator.is_, pairs.values(), value.values())) else pairs
-        return self._fields(value) if isinstance(value, Reply | ToolCall | Failure) else value
+    def items(self, value: Any) -> Any:
+        if value and isinstance(value, tuple) and isinstance(value[0], Message):
+            return self.messages(value)
+        items = [_WAYS[type(item)](self, item) for item in value]
+        return value if all(map(operator.is_, items, value)) else type(value)(items)
 
-    def _messages(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
+    def values(self, value: Any) -> Any:
+        pairs = {key: _WAYS[type(item)](self, item) for key, item in value.items()}
+        return value if all(map(operator.is_, pairs.values(), value.values())) else pairs
+
+    def messages(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
         """Each chat tells the conversation so far, at its start and at its end; what is new of it is looked through."""
         goes_on, new = self._growing.look(messages)
-        found = tuple(map(self._message, new))
+        found = tuple(map(self.message, new))
         self._untouched = (self._untouched or not goes_on) and all(map(operator.is_, found, new))
         self._sent = messages if self._untouched else (*(self._sent if goes_on else ()), *found)
         return self._sent
 
-    def _message(self, message: Message) -> Message:
+    def message(self, message: Message) -> Message:
         """Each message is looked through once; it never changes."""
         seen = self._seen.get(id(message))
         if seen is None:
-            seen = self._seen[id(message)] = (message, self._fields(message))
+            seen = self._seen[id(message)] = (message, self.fields(message))
         return seen[1]
 
-    def _text(self, text: str) -> str:
+    def text(self, text: str) -> str:
+        if len(text) < self._shortest:
+            return text
         for secret in self._secrets:
             if secret in text:
                 text = text.replace(secret, MASK)
         return text
+
+    def other(self, value: Any) -> Any:
+        return value
+
+
+class _Ways(dict[type[Any], "Callable[[_Redactor, Any], Any]"]):
+    """How the values of each type are looked through."""
+
+    def __missing__(self, kind: type[Any]) -> Callable[[_Redactor, Any], Any]:
+        """As those of the type that this one is made of."""
+        return next((way for known, way in self.items() if issubclass(kind, known)), _Redactor.other)
+
+
+_WAYS = _Ways(
+    {
+        str: _Redactor.text,
+        Message: _Redactor.message,
+        tuple: _Redactor.items,
+        list: _Redactor.items,
+        dict: _Redactor.values,
+        Reply: _Redactor.fields,
+        ToolCall: _Redactor.fields,
+        Failure: _Redactor.fields,
+    }
+)
 
 
 @cache

@@ -219,9 +219,9 @@ class TurnState:
 
     def _named(self, call: ToolCall) -> ToolCall:
         kept = call.id and call.id == mended(call.id) and call.id not in self._call_ids
-        call_id = call.id if kept else f"call_{secrets.token_hex(8)}"
+        call_id, name = call.id if kept else f"call_{secrets.token_hex(8)}", call.name.strip() or NAMELESS
         self._call_ids.add(call_id)
-        return replace(call, id=call_id, name=call.name.strip() or NAMELESS)
+        return call if (call_id, name) == (call.id, call.name) else replace(call, id=call_id, name=name)
 
     @property
     def tools(self) -> tuple[ToolSpec, ...]:
