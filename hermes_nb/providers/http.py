@@ -10,7 +10,7 @@ import ssl
 import time
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, fields
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import urlsplit, urlunsplit
 
@@ -228,8 +228,9 @@ async def _through_proxies(timeouts: Timeouts) -> AsyncIterator[Send]:
         yield send
 
 
+@lru_cache
 def request_url(base_url: str, path: str) -> str:
-    """Where requests go, read once for all of a connection; a query of the base URL stays at the end."""
+    """Where requests go, read once for all connections; a query of the base URL stays at the end."""
     if _PLAIN.fullmatch(base_url):
         at = urlsplit(base_url)
         return urlunsplit(at._replace(path=at.path.rstrip("/") + path))

@@ -241,7 +241,7 @@ def _place(at: SplitResult) -> Place:
 def _head(request: Request, at: SplitResult) -> bytes:
     lines = [
         f"POST {at.path}{at.query and '?'}{at.query} HTTP/1.1",
-        f"Host: {at.netloc.removesuffix(f':{_PORTS[at.scheme]}')}",
+        f"Host: {at.netloc.rpartition('@')[2].removesuffix(f':{_PORTS[at.scheme]}')}",
         f"Content-Length: {len(request.content)}",
         *(f"{name}: {value}" for name, value in request.headers.items()),
     ]

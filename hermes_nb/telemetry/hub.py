@@ -27,6 +27,7 @@ from hermes_nb.vocabulary.process import run_id
 if TYPE_CHECKING:
     from opentelemetry.context import Context
     from opentelemetry.sdk.trace import ReadableSpan, Span
+    from opentelemetry.trace import Tracer
 
     from hermes_nb.telemetry.deferred import Deferred
     from hermes_nb.telemetry.spans import TurnSpans
@@ -186,8 +187,8 @@ IDS: Final = _TurnIds()
 
 
 @cache
-def own_provider() -> TracerProvider:
-    """The process's own tracer provider: every span, wide limits, and never the global one.
+def own_tracer() -> Tracer:
+    """The tracer of the process's own provider: every span, wide limits, and never the global one.
 
     A span around the turn that was not sampled does not take the turn's spans away.
     """
@@ -199,7 +200,7 @@ def own_provider() -> TracerProvider:
         shutdown_on_exit=False,
     )
     HUB.listen_to(provider)
-    return provider
+    return provider.get_tracer(SCOPE_NAME, version())
 
 
 @cache

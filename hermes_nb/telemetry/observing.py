@@ -7,7 +7,7 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from hermes_nb.telemetry.hub import HUB, SCOPE_NAME, here, own_provider, version
+from hermes_nb.telemetry.hub import HUB, SCOPE_NAME, here, own_tracer, version
 from hermes_nb.telemetry.spans import SpanSink
 from hermes_nb.telemetry.store import LiveStore
 
@@ -53,13 +53,12 @@ def observe(tracer_provider: TracerProvider | None = None) -> Observation:
     if os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         store.notes.append("no spans: OTEL_SDK_DISABLED is set")
         return Observation(_spread(others), store)
-    provider = own_provider() if tracer_provider is None else tracer_provider
-    if not HUB.listen_to(provider):
-        store.notes.append(f"no spans here: {type(provider).__qualname__} takes no span processor")
-    tracer = provider.get_tracer(SCOPE_NAME, version())
     if tracer_provider is None:
-        spans = SpanSink(tracer, store=store, openinference=False, defer=True)
+        spans = SpanSink(own_tracer(), store=store, openinference=False, defer=True)
     else:
+        if not HUB.listen_to(tracer_provider):
+            store.notes.append(f"no spans here: {type(tracer_provider).__qualname__} takes no span processor")
+        tracer = tracer_provider.get_tracer(SCOPE_NAME, version())
         spans = SpanSink(tracer, store=store, content=content_of_environment())
     return Observation(_spread(others, spans) if others else spans, store)
 

@@ -164,10 +164,11 @@ class TurnSpans:
     def _begun(self, event: Event, around: Context, links: list[Link] | None) -> tuple[Span, Kept | None]:
         """The span, written or deferred, and where it is kept.
 
-        That of a turn is written, for the labels on it may be changed later.
+        One with labels is written, for those are the user's, who may change them later.
         """
         pen, store = self._sink.pen, self._sink.store
-        if not self._sink.defer or isinstance(event.what, events.Turn):
+        labelled = isinstance(event.what, events.Turn) and event.what.metadata
+        if labelled or not self._sink.defer:
             span = pen.begin(event, around, links)
             return span, store.get(span.get_span_context().span_id)
         deferred = Deferred(pen, event, around, links)

@@ -111,6 +111,7 @@ _WAYS = _Ways(
         Reply: _Redactor.fields,
         ToolCall: _Redactor.fields,
         Failure: _Redactor.fields,
+        **dict.fromkeys((bool, int, float, type(None)), _Redactor.other),
     }
 )
 

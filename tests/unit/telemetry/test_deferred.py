@@ -39,13 +39,22 @@ def begun(monkeypatch):
     return names
 
 
-def test_only_its_own_span_is_written_of_a_turn_that_nobody_looks_at(begun):
+def test_no_span_is_written_of_a_turn_that_nobody_looks_at(begun):
     with told() as turn, turn.iteration():
         turn.chat()
         turn.tool()
 
     assert repr(turn.store) == "<LiveStore 5 spans, 0 open>"
+    assert begun == []
+
+
+def test_the_span_of_a_turn_with_labels_is_written_as_they_are_when_it_starts(begun):
+    labels = {"topic": "cities"}
+    with told(metadata=labels) as turn, turn.iteration():
+        labels["topic"] = "rivers"
+
     assert begun == ["invoke_agent agent"]
+    assert turn.named("invoke_agent agent").attributes["hermes.metadata.topic"] == "cities"
 
 
 def test_a_look_writes_each_span_once(begun):
@@ -115,7 +124,7 @@ def test_spans_of_a_tool_are_below_the_span_that_has_yet_to_be_written(begun):
             pass
         tool.status = "ok"
 
-    assert begun == ["invoke_agent agent", "select"]
+    assert begun == ["select"]
     assert select.parent == turn.named("execute_tool query").get_span_context()
 
 
@@ -173,7 +182,7 @@ def test_nothing_is_left_for_the_garbage_collector():
             turn.chat()
             turn.tool()
         parts = [weakref.ref(kept.source) for kept in turn.spans() if isinstance(kept.source, Deferred)]
-        assert [part() is not None for part in parts] == [True] * 4
+        assert [part() is not None for part in parts] == [True] * 5
         del turn
         assert not any(part() for part in parts)
     finally:
