@@ -23,7 +23,7 @@ from typing import (
 )
 
 from hermes_nb.tools.finite import MORE, Reading
-from hermes_nb.tools.threads import run_in_thread
+from hermes_nb.tools.threads import Pace, run_in_thread
 from hermes_nb.vocabulary.events import Degraded
 from hermes_nb.vocabulary.failures import ToolDefinitionError
 from hermes_nb.vocabulary.messages import ToolSpec
@@ -166,6 +166,10 @@ class FunctionTool(Generic[P, R]):
         return Signature.of(self.function, self.name or _name(self.function))
 
     @functools.cached_property
+    def _pace(self) -> Pace:
+        return Pace()
+
+    @functools.cached_property
     def spec(self) -> ToolSpec:
         """Name, description and JSON schema, as the model is told."""
         signature = self.signature
@@ -192,7 +196,7 @@ class FunctionTool(Generic[P, R]):
 
         call = functools.partial(cast("Callable[..., Any]", self.function), **keywords)
         if not self.is_async:
-            value = await run_in_thread(call, name=f"tool {self.spec.name}", on_abandoned=abandoned)
+            value = await run_in_thread(call, name=f"tool {self.spec.name}", pace=self._pace, on_abandoned=abandoned)
             if inspect.isasyncgen(value):
                 value = _collected(value)
             if not inspect.isawaitable(value):

@@ -13,6 +13,7 @@ import contextvars
 import os
 import queue
 import threading
+import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Generic, TypeVar
 
@@ -25,8 +26,8 @@ IDLE = 10.0
 """Seconds that a free thread waits for another call."""
 
 BRIEF = 0.0005
-"""Seconds that the event loop itself waits for a call: most tools are done by then, and a way through the loop's own
-queue would cost more than they do."""
+"""Seconds that the event loop itself waits for a call of something that was done by then the last time: as most tools
+are, and a way through the loop's own queue would cost more than they do."""
 
 
 class _Worker(threading.Thread):
@@ -78,12 +79,22 @@ def in_thread(name: str, job: Callable[[], None]) -> None:
     _Worker.start_job(name, job)
 
 
-async def run_in_thread(function: Callable[[], T], *, name: str = "tool", on_abandoned: Callable[[], None]) -> T:
+class Pace:
+    """Whether a function is quick, as its last call was; of the first one it is believed."""
+
+    def __init__(self) -> None:
+        self.quick = True
+
+
+async def run_in_thread(
+    function: Callable[[], T], *, name: str = "tool", pace: Pace | None = None, on_abandoned: Callable[[], None]
+) -> T:
     """Run a function in a daemon thread, with the context variables of the caller.
 
     Args:
         function: What to run.
         name: The thread's name.
+        pace: Of all calls of the function.
         on_abandoned: Called when the wait is cancelled while the function is still running.
 
     Returns:
@@ -92,15 +103,15 @@ async def run_in_thread(function: Callable[[], T], *, name: str = "tool", on_aba
     Raises:
         BaseException: Whatever the function raised.
     """
-    job = _Job(contextvars.copy_context(), function)
+    pace = pace or Pace()
+    job = _Job(contextvars.copy_context(), function, pace)
     in_thread(name, job)
-    try:
-        await asyncio.sleep(0)
-        if job.running and not job.ended.acquire(timeout=BRIEF):
+    if not job.ended.acquire(timeout=BRIEF if pace.quick else 0):
+        try:
             await job.wait()
-    finally:
-        if job.running:
-            on_abandoned()
+        finally:
+            if job.running:
+                on_abandoned()
     if job.error is not None:
         raise job.error
     return job.value
@@ -111,9 +122,10 @@ class _Job(Generic[T]):
 
     value: T
 
-    def __init__(self, context: contextvars.Context, function: Callable[[], T]) -> None:
+    def __init__(self, context: contextvars.Context, function: Callable[[], T], pace: Pace) -> None:
         self._context = context
         self._function = function
+        self._pace = pace
         self._waiting: tuple[asyncio.AbstractEventLoop, asyncio.Event] | None = None
         self.error: BaseException | None = None
         self.running = True
@@ -122,10 +134,12 @@ class _Job(Generic[T]):
 
     def __call__(self) -> None:
         """The thread's part."""
+        began = time.perf_counter()
         try:
             self.value = self._context.run(self._function)
         except BaseException as error:  # noqa: BLE001  it is raised again where the result is awaited
             self.error = error
+        self._pace.quick = time.perf_counter() - began < BRIEF
         self.running = False
         self.ended.release()
         if self._waiting is not None:
