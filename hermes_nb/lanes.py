@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, TypeVarTuple
 import anyio
 
 from hermes_nb.providers.remote import RemoteProvider
+from hermes_nb.providers.transport import sharing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -117,7 +118,7 @@ class SharedLane:
 
     def _serve(self, loop: asyncio.AbstractEventLoop) -> None:
         """The thread's body."""
-        with asyncio.Runner(loop_factory=lambda: loop) as runner:
+        with asyncio.Runner(loop_factory=lambda: loop) as runner, sharing(loop):
             runner.run(self._wanted())
 
     async def _wanted(self) -> None:

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit, urlunsplit
 import anyio
 
 from hermes_nb.providers.endpoints import is_loopback
-from hermes_nb.providers.transport import Request, Response, StreamTransport
+from hermes_nb.providers.transport import KEPT, Request, Response, transport
 from hermes_nb.vocabulary.failures import ConfigurationError, Failure, FailureReason, ProviderError
 
 if TYPE_CHECKING:
@@ -60,9 +60,6 @@ class Timeouts:
                 msg = f"a timeout is a number of seconds above 0 (math.inf for none): {field.name}={value!r}"
                 raise ConfigurationError(msg)
 
-
-KEPT = 60.0
-"""Seconds that a connection through a proxy is kept for the next request: a tool may take a while."""
 
 LOCAL = Timeouts(first_token=900.0, idle=300.0)
 """For servers on this machine, which may read a long prompt on a slow processor (900 s as in Hermes)."""
@@ -196,14 +193,15 @@ def _certificate_error(error: BaseException | None) -> BaseException | None:
 async def sending(url: str, timeouts: Timeouts) -> AsyncIterator[Send]:
     """How requests go to one server: no retries and no redirects; proxies of the environment are respected.
 
-    Servers on this machine are reached without a proxy, whether or not `NO_PROXY` says so.
+    Servers on this machine are reached without a proxy, whether or not `NO_PROXY` says so. Turns that share an event
+    loop share connections too: the next one need not greet the server again.
     """
     if not is_loopback(urlsplit(url).hostname or "") and _proxied():
         async with _through_proxies(timeouts) as send:
             yield send
     else:
-        async with StreamTransport(_tls(needed=url.startswith("https:")), timeouts.connect) as transport:
-            yield transport.send
+        async with transport(_tls(needed=url.startswith("https:")), timeouts.connect) as direct:
+            yield direct.send
 
 
 def _proxied() -> bool:

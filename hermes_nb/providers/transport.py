@@ -9,12 +9,15 @@ to decompress: that takes longer than a short turn.
 from __future__ import annotations
 
 import asyncio
+import time
+from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 from urllib.parse import urlsplit
+from weakref import WeakKeyDictionary
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Iterator, Mapping
     from typing import Self
     from urllib.parse import SplitResult
 
@@ -25,6 +28,9 @@ if TYPE_CHECKING:
 
 HEAD_LIMIT = 1 << 17
 """Bytes of a response's head, and of a line between its chunks."""
+
+KEPT = 60.0
+"""Seconds that a connection is kept for the next request: a tool may take a while."""
 
 PIECE = 1 << 16
 _NO_BODY = (204, 304)
@@ -80,7 +86,7 @@ class StreamTransport:
     def __init__(self, context: ssl.SSLContext, connect: float | None = None) -> None:
         self._context = context
         self._connect = connect
-        self._idle: dict[Place, list[Streams]] = {}
+        self._idle: dict[Place, list[tuple[float, Streams]]] = {}
 
     async def send(self, request: Request) -> Response:
         """Send one request; the response's body is read as it comes.
@@ -109,21 +115,27 @@ class StreamTransport:
         return self
 
     async def __aexit__(self, *_ended: object) -> None:
+        self.close()
+
+    def close(self) -> None:
         """Close the connections that are kept."""
         for kept in self._idle.values():
-            for _, writer in kept:
+            for _, (_, writer) in kept:
                 writer.transport.abort()
         self._idle.clear()
 
     def keep(self, place: Place, streams: Streams) -> None:
-        """Take back a connection whose response has been read to its end."""
-        self._idle.setdefault(place, []).append(streams)
+        """Take back a connection whose response has been read to its end; those that nobody has needed are closed."""
+        kept, now = self._idle.setdefault(place, []), time.monotonic()
+        kept.append((now, streams))
+        while kept[0][0] < now - KEPT:
+            kept.pop(0)[1][1].transport.abort()
 
     def _reused(self, place: Place) -> Streams | None:
         kept = self._idle.get(place, [])
         while kept:
-            reader, writer = kept.pop()
-            if not reader.at_eof() and not writer.transport.is_closing():
+            since, (reader, writer) = kept.pop()
+            if since > time.monotonic() - KEPT and not reader.at_eof() and not writer.transport.is_closing():
                 return reader, writer
             writer.transport.abort()
         return None
@@ -136,6 +148,35 @@ class StreamTransport:
                 return await asyncio.open_connection(host, port, ssl=context, limit=HEAD_LIMIT)
         except OSError as error:
             raise _unreached(error) from error
+
+
+_shared: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[tuple[ssl.SSLContext, float], StreamTransport]]
+_shared = WeakKeyDictionary()
+"""The transports of the event loops that turns share, by their arguments."""
+
+
+@contextmanager
+def sharing(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
+    """Meanwhile the turns in an event loop share their connections; closed at the end."""
+    _shared[loop] = {}
+    try:
+        yield
+    finally:
+        for transport in _shared.pop(loop).values():
+            transport.close()
+
+
+@asynccontextmanager
+async def transport(context: ssl.SSLContext, connect: float) -> AsyncIterator[StreamTransport]:
+    """The one that is shared in this event loop, or one for a turn alone; the arguments are those of the transport."""
+    shared = _shared.get(asyncio.get_running_loop())
+    if shared is None:
+        async with StreamTransport(context, connect) as own:
+            yield own
+        return
+    if (context, connect) not in shared:
+        shared[context, connect] = StreamTransport(context, connect)
+    yield shared[context, connect]
 
 
 class _Answer:
@@ -241,7 +282,7 @@ def _place(at: SplitResult) -> Place:
 def _head(request: Request, at: SplitResult) -> bytes:
     lines = [
         f"POST {at.path}{at.query and '?'}{at.query} HTTP/1.1",
-        f"Host: {at.netloc.rpartition('@')[2].removesuffix(f':{_PORTS[at.scheme]}')}",
+        f"Host: {at.netloc.removesuffix(f':{_PORTS[at.scheme]}')}",
         f"Content-Length: {len(request.content)}",
         *(f"{name}: {value}" for name, value in request.headers.items()),
     ]
