@@ -9,6 +9,7 @@ Tools run in threads beside the lane in any case.
 from __future__ import annotations
 
 import asyncio
+import atexit
 import os
 import sys
 import threading
@@ -91,6 +92,7 @@ class SharedLane:
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
+        self._leave = asyncio.Event()
         self._under_way = 0
         self._tasks: set[asyncio.Task[None]] = set()  # event loops hold their tasks weakly
 
@@ -110,27 +112,41 @@ class SharedLane:
 
     def _started(self) -> asyncio.AbstractEventLoop:
         if self._loop is None:
-            loop = _Loop()
-            self._thread = threading.Thread(target=self._serve, args=(loop,), name="hermes_nb turns", daemon=True)
+            loop, self._leave = _Loop(), asyncio.Event()
+            self._thread = threading.Thread(
+                target=self._serve, args=(loop, self._leave), name="hermes_nb turns", daemon=True
+            )
             self._thread.start()
             self._loop = loop
         return self._loop
 
-    def _serve(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _serve(self, loop: asyncio.AbstractEventLoop, leave: asyncio.Event) -> None:
         """The thread's body."""
         with asyncio.Runner(loop_factory=lambda: loop) as runner, sharing(loop):
-            runner.run(self._wanted())
+            runner.run(self._wanted(leave))
 
-    async def _wanted(self) -> None:
-        """Comes to its end when there has been nothing to do for a while."""
+    async def _wanted(self, leave: asyncio.Event) -> None:
+        """Comes to its end when there has been nothing to do for a while, or when the thread is to leave."""
         idle = False
         while True:
-            await asyncio.sleep(IDLE)
+            with anyio.move_on_after(IDLE):
+                await leave.wait()
+                return
             with self._lock:
                 if idle and not self._under_way:
                     self._loop = None
                     return
                 idle = not self._under_way
+
+    def close(self) -> None:
+        """Let the thread and its connections go before Python ends, unless a turn is under way."""
+        with self._lock:
+            loop, thread = self._loop, self._thread
+            if loop is None or thread is None or self._under_way:
+                return
+            loop.call_soon_threadsafe(self._leave.set)
+            self._loop = None
+        thread.join(1)
 
     def _begin(
         self, turn: Callable[[], Coroutine[Any, Any, T]], ended: Callable[[Callable[[], T]], None], name: str
@@ -153,6 +169,7 @@ class SharedLane:
 
 
 SHARED = SharedLane()
+atexit.register(SHARED.close)
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=SHARED.__init__)  # type: ignore[misc]  # threads do not live on in a forked process

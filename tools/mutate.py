@@ -126,7 +126,7 @@ SAME = {
     "providers/http": {
         "(clock := time.monotonic()) < self._next": "no piece comes at the very nanosecond",
         "self._next = clock + self._timeouts.idle / 20": "how often the end of the patience is moved",
-        "anyio.current_time() >= self.end": "no patience is looked at at the very nanosecond",
+        "now() >= self.end": "no patience is looked at at the very nanosecond",
     },
     "providers/remote": {"if len(found) >= ERROR_BODY": "one more piece is read, and not kept"},
     "tools/batch": {"slot.options.delegate and now < self._lands": "no call begins at the very nanosecond"},

@@ -11,13 +11,14 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import asynccontextmanager, contextmanager
+from contextvars import Context
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import AsyncIterator, Iterator, Mapping
+    from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
     from typing import Self
     from urllib.parse import SplitResult
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
     Place = tuple[str, int, bool]
+    Transports = dict[tuple[ssl.SSLContext, float], "StreamTransport"]
 
 HEAD_LIMIT = 1 << 17
 """Bytes of a response's head, and of a line between its chunks."""
@@ -145,14 +147,45 @@ class StreamTransport:
         context = self._context if secure else None
         try:
             async with asyncio.timeout(self._connect):
-                return await asyncio.open_connection(host, port, ssl=context, limit=HEAD_LIMIT)
+                return await _outside_of_the_turn(_opened(host, port, context))
         except OSError as error:
             raise _unreached(error) from error
 
 
-_shared: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[tuple[ssl.SSLContext, float], StreamTransport]]
-_shared = WeakKeyDictionary()
-"""The transports of the event loops that turns share, by their arguments."""
+class _Protocol(asyncio.StreamReaderProtocol):
+    """Closes a connection when the server does."""
+
+    def eof_received(self) -> bool:
+        """There is nothing more to read, and so nothing more to say."""
+        super().eof_received()
+        return False
+
+
+async def _opened(host: str, port: int, context: ssl.SSLContext | None) -> Streams:
+    """As `asyncio.open_connection`, but with the protocol above."""
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader(limit=HEAD_LIMIT, loop=loop)
+    transport, protocol = await loop.create_connection(lambda: _Protocol(reader, loop=loop), host, port, ssl=context)
+    return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
+
+
+async def _outside_of_the_turn(opening: Coroutine[object, object, Streams]) -> Streams:
+    """A connection that holds nothing of the turn that opens it: event loops keep the context variables with it."""
+    task = asyncio.get_running_loop().create_task(opening, context=Context())
+    try:
+        return await task
+    except asyncio.CancelledError:
+        task.add_done_callback(_closed_unused)
+        raise
+
+
+def _closed_unused(opening: asyncio.Task[Streams]) -> None:
+    if not opening.cancelled() and opening.exception() is None:
+        opening.result()[1].transport.abort()
+
+
+_shared: WeakKeyDictionary[asyncio.AbstractEventLoop, Transports] = WeakKeyDictionary()
+"""Those of the event loops that turns share."""
 
 
 @contextmanager

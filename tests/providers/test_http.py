@@ -16,7 +16,7 @@ import anyio
 import httpx
 import pytest
 
-from hermes_nb.providers import http
+from hermes_nb.providers import transport
 from hermes_nb.providers.http import LOCAL, Timeouts, request_url, timeouts_of, translated
 from hermes_nb.providers.openai_chat import OpenAIChat
 from hermes_nb.vocabulary.failures import ConfigurationError, ProviderError
@@ -310,12 +310,12 @@ def test_a_certificate_that_the_environment_trusts_is_accepted(monkeypatch):
 def test_the_tls_context_is_made_once(monkeypatch):
     made = []
 
-    class Spied(http.StreamTransport):
+    class Spied(transport.StreamTransport):
         def __init__(self, context, connect):
             super().__init__(context, connect)
             made.append(context)
 
-    monkeypatch.setattr(http, "StreamTransport", Spied)
+    monkeypatch.setattr(transport, "StreamTransport", Spied)
     with Server(always(say("hi"))) as server:
         for _ in range(2):
             ask(chat(server))
