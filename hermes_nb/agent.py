@@ -196,7 +196,7 @@ class Agent:
         metadata: Mapping[str, Any] | None = None,
         paused: bool = False,
     ) -> Run:
-        """Start a turn in a thread of its own.
+        """Start a turn in a thread beside this one.
 
         Args:
             prompt: The user's message: text, or content parts.

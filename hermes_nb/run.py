@@ -203,7 +203,8 @@ class Run:
         """Watch the turn's events from now on.
 
         Args:
-            sink: Called with each later event, exactly once, from the turn's threads; must be quick.
+            sink: Called with each later event, exactly once, from the turn's threads. It must be quick, for other
+                turns may run there too, and cannot wait for one that does.
 
         Returns:
             The events so far.
@@ -272,7 +273,7 @@ class Run:
             Whether the turn is over.
 
         Raises:
-            RuntimeError: The turn itself asks: a sink, or a tool of it.
+            RuntimeError: The turn itself asks, without a timeout: a sink or a tool of it, or a sink in its thread.
         """
         if timeout is None:
             self._refuse_to_wait_for_oneself()
@@ -290,7 +291,7 @@ class Run:
         Raises:
             TimeoutError: The turn was not over in time; it goes on.
             KeyboardInterrupt: Stop was pressed a second time.
-            RuntimeError: The turn itself asks: a sink, or a tool of it.
+            RuntimeError: The turn itself asks: a sink or a tool of it, or a sink in its thread.
             Exception: A bug, ours or in code of yours that the turn called; a failing model is none.
         """
         self._refuse_to_wait_for_oneself()
@@ -303,7 +304,7 @@ class Run:
         return self._stopped_or_not(result, button)
 
     def _refuse_to_wait_for_oneself(self) -> None:
-        """A wait in the turn's own thread, or in a tool that the turn waits for, would never end."""
+        """A wait in the turn's own lane, or in a tool that the turn waits for, would never end."""
         if not self.done and (self._lane.is_here or _is_called_by(self.turn_id)):
             msg = (
                 "a turn cannot wait for its own end; a sink or a tool of it asked for it, or a sink of a turn beside it"
