@@ -26,7 +26,10 @@ from hermes_nb.providers.transport import sharing
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from hermes_nb.turn.request import Policies, TurnRequest
+    from hermes_nb.providers.base import Provider
+    from hermes_nb.tools.definition import Tool
+    from hermes_nb.turn.request import TurnRequest
+    from hermes_nb.vocabulary.budget import IterationBudget
 
 T = TypeVar("T")
 Given = TypeVarTuple("Given")
@@ -175,32 +178,39 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=SHARED.__init__)  # type: ignore[misc]  # threads do not live on in a forked process
 
 
-def lane_for(request: TurnRequest, *, watched: bool) -> Lane:
+def lane_for(request: TurnRequest, budget: IterationBudget, *, watched: bool) -> Lane:
     """The lane of a turn.
 
     Args:
         request: What the turn is asked to do.
+        budget: The iterations that it may spend.
         watched: Functions of the user's are told of its events.
     """
-    alone = watched or SHARED.is_here or not _is_ours_alone(request)
-    return OwnLane() if alone else SHARED
-
-
-def _is_ours_alone(request: TurnRequest) -> bool:
-    """Whether nothing of the user's runs in the event loop of this turn."""
-    return (
-        request.handover is None
-        and all(isinstance(provider, RemoteProvider) and _is_ours(provider) for provider in request.chain)
-        and all(_is_ours(type(tool)) and not tool.options.delegate for tool in request.toolbox.tools.values())
-        and _are_ours(request.policies)
+    ours = (
+        not watched
+        and request.handover is None
+        and all(map(_is_ours, (budget, request.toolbox, request.checkpoints)))
+        and all(map(_is_remote, request.chain))
+        and all(map(_runs_apart, request.toolbox.tools.values()))
+        and all(map(_is_plain, (getattr(request.policies, field.name) for field in fields(request.policies))))
     )
+    return SHARED if ours and not SHARED.is_here else OwnLane()
 
 
-def _are_ours(policies: Policies) -> bool:
-    """Whether the policies, and the functions that were given to them, are the library's."""
-    given = [policy for field in fields(policies) if (policy := getattr(policies, field.name)) is not None]
-    return all(
-        _is_ours(policy) and all(_is_ours(getattr(policy, field.name)) for field in fields(policy)) for policy in given
+def _is_remote(provider: Provider) -> bool:
+    """Whether it is one of the library's models behind an HTTP API; functions that renew its keys run in threads."""
+    return isinstance(provider, RemoteProvider) and _is_ours(provider) and _is_ours(provider.credentials)
+
+
+def _runs_apart(tool: Tool) -> bool:
+    """Whether the tool runs in a thread or an event loop beside the turn's; a sub-agent does not."""
+    return _is_ours(type(tool)) and not tool.options.delegate
+
+
+def _is_plain(policy: Any) -> bool:
+    """Whether a policy, and every function that it was given, is the library's."""
+    return policy is None or (
+        _is_ours(policy) and all(_is_ours(getattr(policy, field.name)) for field in fields(policy))
     )
 
 

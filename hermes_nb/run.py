@@ -168,7 +168,7 @@ class Run:
         )
         self._future: Future[TurnResult] = Future()
         self._future.set_running_or_notify_cancel()  # whoever waits may be cancelled, the turn's result may not
-        self._lane = lane_for(request, watched=bool(sinks) or tracer_provider is not None)
+        self._lane = lane_for(request, budget, watched=bool(sinks) or tracer_provider is not None)
 
     # ------------------------------------------------------------------------------------- watch
 

@@ -63,6 +63,10 @@ class Sharing(hn.RateGuard):
     """A policy of the user's."""
 
 
+class Counted(hn.IterationBudget):
+    """A budget of the user's."""
+
+
 class Own(hn.OpenAIChat):
     """A provider of the user's."""
 
@@ -87,10 +91,11 @@ def own_price(provider, model, usage):
         ({"ceiling": hn.Ceiling(cost_usd=1, price=own_price)}, {}),
         ({"compression": hn.Compression(compressor=lambda messages: messages)}, {}),
         ({"faults": hn.Faults(seed=1)}, {}),
+        ({"budget": Counted(3)}, {}),
         ({}, {"sinks": [lambda event: None]}),
         ({}, {"tracer_provider": TracerProvider(shutdown_on_exit=False)}),
     ],
-    ids=["policy", "price", "compressor", "faults", "sink", "tracer"],
+    ids=["policy", "price", "compressor", "faults", "budget", "sink", "tracer"],
 )
 def test_a_turn_with_code_of_the_users_has_a_thread_for_itself(settings, asking):
     with Server(stall()) as server:
