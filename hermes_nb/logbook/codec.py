@@ -68,7 +68,7 @@ class Encoder:
         """The fields that are not what they were `before` (all values in order), or by default."""
         names, defaults, values = SHAPES[type(what)]
         return {
-            name: value if type(value) in _PLAIN else self.plain(value)
+            name: value if (cls := type(value)) in _PLAIN or (cls is str and len(value) < LONG) else self.plain(value)
             for name, value, old in zip(names, values(what), defaults if before is None else before, strict=True)
             if value is not old and name not in without
         }
