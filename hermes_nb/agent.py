@@ -12,9 +12,7 @@ from hermes_nb.delegation import AgentTool
 from hermes_nb.logbook.guardfile import GuardFile
 from hermes_nb.policies.compression import Compression
 from hermes_nb.policies.guard import RateGuard
-from hermes_nb.policies.guardrails import Guardrails
 from hermes_nb.policies.limits import BudgetNotice, Ceiling, Delegation, Grace, Refund
-from hermes_nb.policies.retry import Retry
 from hermes_nb.providers.base import Provider, is_provider
 from hermes_nb.run import Run
 from hermes_nb.session import Session
@@ -23,6 +21,7 @@ from hermes_nb.tools.context import ToolFailed, call_under_way
 from hermes_nb.tools.toolbox import Toolbox
 from hermes_nb.turn.context_files import read_context_file
 from hermes_nb.turn.request import Policies, TurnRequest
+from hermes_nb.turn.settings import KINDS
 from hermes_nb.vocabulary.budget import IterationBudget
 from hermes_nb.vocabulary.events import Delta, Event, Sink
 from hermes_nb.vocabulary.failures import ConfigurationError, RunInProgress
@@ -32,6 +31,8 @@ from hermes_nb.vocabulary.places import home
 if TYPE_CHECKING:
     from os import PathLike
 
+    from hermes_nb.policies.guardrails import Guardrails
+    from hermes_nb.policies.retry import Retry
     from hermes_nb.tools.definition import Tool
     from hermes_nb.turn.result import TurnResult
     from hermes_nb.vocabulary.messages import Content
@@ -114,25 +115,13 @@ class Agent:
     ) -> None:
         fitting(
             instructions=(instructions, str), name=(name, str),
-            retry=(retry, Retry), compression=(compression, Compression),
-            grace=(grace, Grace), refund=(refund, Refund),
-            ceiling=(ceiling, Ceiling), delegation=(delegation, Delegation),
-            guard=(guard, RateGuard),
-            guardrails=(guardrails, Guardrails), budget_notice=(budget_notice, BudgetNotice),
             checkpoints=(checkpoints, Checkpoints), faults=(faults, Injecting),
         )  # fmt: skip
+        policies = _policies(
+            retry=retry, compression=compression, grace=grace, refund=refund, ceiling=ceiling, delegation=delegation,
+            guard=guard, guardrails=guardrails, budget_notice=budget_notice,
+        )  # fmt: skip
         iterations(budget)
-        policies = Policies(
-            retry=retry or Retry(),
-            compression=compression or Compression(enabled=False),
-            grace=grace or Grace(enabled=False),
-            refund=refund or Refund(),
-            ceiling=ceiling or Ceiling(),
-            delegation=delegation or Delegation(),
-            guard=_shared(guard),
-            guardrails=guardrails or Guardrails(),
-            budget_notice=budget_notice,
-        )
         given = {
             "models": _chain(models),
             "toolbox": tools if isinstance(tools, Toolbox) else Toolbox(tools),
@@ -355,6 +344,18 @@ class Agent:
             checkpoints=self.checkpoints,
             metadata=dict(metadata or {}),
         )
+
+
+def _policies(**given: Any) -> Policies:
+    """The policies of an agent, with the defaults in the places of those that were not given, or switched off.
+
+    Raises:
+        ConfigurationError: One of them is no such policy.
+    """
+    fitting(**{name: (given[name], kind) for name, kind in (KINDS | {"guard": RateGuard}).items()})
+    off: dict[str, Any] = {"compression": Compression(enabled=False), "grace": Grace(enabled=False)}
+    chosen = off | {name: policy for name, policy in given.items() if policy}
+    return Policies(**chosen | {"guard": _shared(given["guard"] or None)})
 
 
 def _below(request: TurnRequest, parent: Delegation) -> TurnRequest:
