@@ -9,6 +9,7 @@ medians of the rounds are printed. CPU counts all threads of this process; the s
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import os
 import statistics
@@ -66,14 +67,19 @@ def raw(url: str, model: str, *, each_turn: bool = False) -> Callable[[], None]:
         while True:
             body = {"model": model, "messages": messages, "tools": [SCHEMA]}
             message = client.post("/chat/completions", json=body).json()["choices"][0]["message"]
-            messages.append(message)
-            if not message.get("tool_calls"):
+            if not read(message, messages):
                 return
-            for call in message["tool_calls"]:
-                result = str(add(**json.loads(call["function"]["arguments"])))
-                messages.append({"role": "tool", "tool_call_id": call["id"], "content": result})
 
     return turn
+
+
+def read(message: dict[str, Any], messages: list[dict[str, Any]]) -> bool:
+    """Take a reply's message, and answer its calls; whether there were any."""
+    messages.append(message)
+    for call in message.get("tool_calls") or ():
+        result = str(add(**json.loads(call["function"]["arguments"])))
+        messages.append({"role": "tool", "tool_call_id": call["id"], "content": result})
+    return bool(message.get("tool_calls"))
 
 
 def raw_stream(url: str, model: str) -> Callable[[], None]:
@@ -116,21 +122,58 @@ def compare(name: str, reference: Callable[[], None], way: Callable[[], None], r
     print(f"{name:42} wall x {wall:5.2f}   CPU x {cpu:5.2f}   CPU µs {own_cpu:7.0f} (raw {raw_cpu:.0f})")
 
 
-def together(url: str, lanes: int) -> None:
+def in_threads(turn: Callable[[], None], lanes: int) -> None:
+    """So many turns at once, two in each lane."""
+    with ThreadPoolExecutor(lanes) as pool:
+        list(pool.map(lambda _: turn(), range(2 * lanes)))
+
+
+def in_tasks(url: str, model: str, lanes: int) -> None:
+    """The same by hand in one event loop, over one `httpx.AsyncClient`."""
+
+    async def turn(client: httpx.AsyncClient) -> None:
+        messages: list[dict[str, Any]] = [{"role": "system", "content": SYSTEM}, {"role": "user", "content": PROMPT}]
+        while True:
+            body = {"model": model, "messages": messages, "tools": [SCHEMA]}
+            message = (await client.post("/chat/completions", json=body)).json()["choices"][0]["message"]
+            if not read(message, messages):
+                return
+
+    async def lane(client: httpx.AsyncClient) -> None:
+        await turn(client)
+        await turn(client)
+
+    async def main() -> None:
+        limits = httpx.Limits(max_connections=None)
+        async with httpx.AsyncClient(base_url=url, limits=limits, timeout=None, verify=False) as client:
+            await asyncio.gather(*[lane(client) for _ in range(lanes)])
+
+    asyncio.run(main())
+
+
+def together(url: str, lanes: int, rounds: int) -> None:
     """Many turns at once, with 50 ms of waiting for each reply: turns per second beside the ideal, and beside httpx."""
     model = "tools-10+wait-50"
-    ideal = lanes / (11 * 0.05)
-    ways = {"httpx": raw(url, model, each_turn=True), "ours": ours(url, model, session=False)}
-    told = []
-    for name, turn in ways.items():
-        turn()
-        with ThreadPoolExecutor(lanes) as pool:
-            began, cpu = time.perf_counter(), time.process_time()
-            list(pool.map(lambda _, turn=turn: turn(), range(2 * lanes)))
-            seconds, used = time.perf_counter() - began, time.process_time() - cpu
-        rate = 2 * lanes / seconds
-        told.append(f"{name} {rate:5.1f} turns/s ({rate / ideal:4.0%} of ideal), {2 * lanes / used:5.1f} per CPU s")
-    print(f"{lanes:4} turns at once: {'; '.join(told)}")
+    by_hand, own = raw(url, model, each_turn=True), ours(url, model, session=False)
+    ways: dict[str, Callable[[], None]] = {
+        "ours": lambda: in_threads(own, lanes),
+        "httpx in threads": lambda: in_threads(by_hand, lanes),
+        "httpx in tasks": lambda: in_tasks(url, model, lanes),
+    }
+    by_hand()
+    own()
+    rows = [{name: rate(way, 2 * lanes) for name, way in ways.items()} for _ in range(rounds)]
+    for name in ways:
+        wall, cpu = (statistics.median(row[name][part] for row in rows) for part in (0, 1))
+        share = wall * 0.55 / lanes
+        print(f"{lanes:4} turns at once, {name:17}{wall:6.1f} turns/s ({share:4.0%} of ideal), {cpu:6.1f} per CPU s")
+
+
+def rate(way: Callable[[], None], turns: int) -> tuple[float, float]:
+    """Turns for each second, and for each second of CPU time."""
+    began, cpu = time.perf_counter(), time.process_time()
+    way()
+    return turns / (time.perf_counter() - began), turns / (time.process_time() - cpu)
 
 
 def growth(url: str) -> None:
@@ -173,6 +216,7 @@ def main() -> None:
     parser.add_argument("--calls", type=int, default=50)
     arguments = parser.parse_args()
     with running() as url:
+        memory(url)  # first, while nothing that was freed can be used again
         model, per = f"tools-{arguments.calls}", arguments.calls + 1
         compare("everything on", raw(url, model), ours(url, model), arguments.rounds, per)
         compare(
@@ -187,8 +231,7 @@ def main() -> None:
         compare("streaming, per token", raw_stream(url, f"text-{words}"), way, arguments.rounds, words)
         growth(url)
         for lanes in (1, 16, 64, 256):
-            together(url, lanes)
-        memory(url)
+            together(url, lanes, arguments.rounds)
 
 
 if __name__ == "__main__":
