@@ -32,6 +32,8 @@ ORDER = (
     "tests/interop",
     "tests/browser",
 )
+settings.register_profile("calm", deadline=None)  # no test asserts on a clock
+settings.load_profile("calm")
 settings.register_profile("large", max_examples=2_000)  # for --hypothesis-profile=large
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 

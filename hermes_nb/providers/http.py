@@ -228,14 +228,16 @@ async def _through_proxies(timeouts: Timeouts) -> AsyncIterator[Send]:
 
 @lru_cache
 def request_url(base_url: str, path: str) -> str:
-    """Where requests go, read once for all connections; a query of the base URL stays at the end."""
+    """Where requests go, read once for all connections; the path may have a query, and that of the base URL follows."""
+    path, _, asked = path.partition("?")
     if _PLAIN.fullmatch(base_url):
         at = urlsplit(base_url)
-        return urlunsplit(at._replace(path=at.path.rstrip("/") + path))
+        return urlunsplit(at._replace(path=at.path.rstrip("/") + path, query="&".join(filter(None, (asked, at.query)))))
     import httpx  # noqa: PLC0415  heavy, and needed for what has to be escaped only
 
     base = httpx.URL(base_url)
-    return str(base.copy_with(path=base.path.rstrip("/") + path))
+    query = b"&".join(filter(None, (asked.encode(), base.query))) or None
+    return str(base.copy_with(path=base.path.rstrip("/") + path, query=query))
 
 
 def request_headers(headers: Mapping[str, str]) -> dict[str, str]:

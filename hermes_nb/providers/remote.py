@@ -67,7 +67,11 @@ class Assembly(Protocol):
 
 
 class Dialect(Protocol):
-    """How one API speaks. Made for each connection: it may remember what it encoded and what a server refused."""
+    """How one API speaks. Made for each connection: it may remember what it encoded and what a server refused.
+
+    Attributes:
+        path: Behind the base URL, for all requests, streamed or not; it may have a query.
+    """
 
     path: str
 

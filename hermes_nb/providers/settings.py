@@ -34,8 +34,13 @@ def on_this_machine(url: str) -> bool:
     return is_loopback(urlsplit(url).hostname or "")
 
 
-def credentials_for(url: str, api_key: str | CredentialPool | None) -> CredentialPool | None:
+def credentials_for(url: str, api_key: str | CredentialPool | None, home: Endpoint) -> CredentialPool | None:
     """The keys for an address: those given, or that of the environment; None for a server that wants none.
+
+    Args:
+        url: Where they are sent.
+        api_key: What was given.
+        home: The server whose API is spoken there; its key goes nowhere else.
 
     Raises:
         ConfigurationError: The server is elsewhere and no key was found.
@@ -49,7 +54,8 @@ def credentials_for(url: str, api_key: str | CredentialPool | None) -> Credentia
         return CredentialPool([found])
     if on_this_machine(url):
         return None
-    found_in = f"set {known.variable}, or " if known else "OPENAI_API_KEY is sent to OpenAI only; "
+    at_home = f"{home.variable} is sent to {urlsplit(home.base_url).hostname} only; "
+    found_in = f"set {known.variable}, or " if known else at_home
     msg = f"no key for {url}: {found_in}give api_key=..., or api_key='' for a server that wants none"
     raise ConfigurationError(msg)
 
@@ -66,7 +72,7 @@ def place_of(
     url = checked_url(base_url or moved or endpoint.base_url)
     if moved and api_key is None:  # the environment names both
         api_key = os.environ.get(endpoint.variable) or None
-    return url, credentials_for(url, api_key)
+    return url, credentials_for(url, api_key, endpoint)
 
 
 def checked_url(base_url: str) -> str:

@@ -32,6 +32,9 @@ KINDS: dict[str, type[Any]] = {
 }
 """The policies that are made of plain values; a guard remembers, and is none of them."""
 
+OPTIONAL = frozenset(field.name for field in fields(Policies) if field.default is None)
+"""Those that a turn may be without: where nothing is recorded of one, the turn had none."""
+
 
 def settings_of(request: TurnRequest) -> dict[str, Any]:
     """Every number and word by which a turn is decided: `policy.field`, and the chain."""
@@ -88,7 +91,7 @@ def sizes_of(settings: Mapping[str, Any]) -> CompressionState:
 
 def _made(kind: type[Any], name: str, settings: Mapping[str, Any]) -> Any:
     values = _fields(kind, name, settings)
-    return None if kind is BudgetNotice and not values else kind(**values)
+    return None if name in OPTIONAL and not values else kind(**values)
 
 
 def _fields(kind: type[Any], name: str, settings: Mapping[str, Any]) -> dict[str, Any]:

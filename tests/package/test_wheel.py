@@ -59,9 +59,9 @@ def test_the_index_would_take_both_files(dist):
 
 def test_the_wheel_holds_the_library_its_types_and_the_panels_files_and_nothing_else(wheel):
     names = zipfile.ZipFile(wheel).namelist()
-    assert "hermes_nb/py.typed" in names
-    assert any(name.startswith("hermes_nb/widgets/static/") and name.endswith(".js") for name in names)
-    assert any(name.startswith("hermes_nb/widgets/static/") and name.endswith(".css") for name in names)
+    ours = {str(path.relative_to(ROOT)) for path in (ROOT / "hermes_nb").rglob("*.*") if path.suffix != ".pyc"}
+    assert {"hermes_nb/py.typed", "hermes_nb/widgets/static/panel.js", "hermes_nb/widgets/static/panel.css"} <= ours
+    assert ours <= {*names}
     tops = {name.split("/")[0] for name in names}
     assert tops == {"hermes_nb", next(top for top in tops if top.endswith(".dist-info"))}
 

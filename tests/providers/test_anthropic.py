@@ -52,8 +52,10 @@ def test_it_is_a_provider(monkeypatch):
 
 def test_a_missing_key_is_told_at_once(monkeypatch):
     monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
-    with pytest.raises(ConfigurationError, match="ANTHROPIC_API_KEY"):
+    with pytest.raises(ConfigurationError, match="set ANTHROPIC_API_KEY"):
         Anthropic("claude-x")
+    with pytest.raises(ConfigurationError, match=r"ANTHROPIC_API_KEY is sent to api\.anthropic\.com only"):
+        Anthropic("claude-x", base_url="https://models.example.org/v1")
 
 
 @pytest.mark.parametrize("name", ["system", "messages", "tools"])

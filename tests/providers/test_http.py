@@ -209,7 +209,11 @@ def test_an_endless_error_body_is_cut():
 )  # fmt: skip
 def test_requests_go_where_httpx_would_send_them(base):
     there = httpx.URL(base)
-    assert request_url(base, "/chat") == str(there.copy_with(path=there.path.rstrip("/") + "/chat"))
+    there = there.copy_with(path=there.path.rstrip("/") + "/chat")
+    assert request_url(base, "/chat") == str(there)
+
+    asked = request_url(base, "/chat?alt=sse")
+    assert asked == str(there.copy_with(query=b"&".join(filter(None, (b"alt=sse", there.query)))))
 
 
 def test_an_address_with_odd_letters_is_escaped_on_its_way():

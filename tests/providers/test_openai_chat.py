@@ -73,7 +73,7 @@ def test_the_key_comes_from_the_environment_of_that_server_only(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "key-openai")
     assert OpenAIChat("gpt").secrets == ("key-openai",)
     assert OpenAIChat("m", base_url="http://localhost:8080/v1").secrets == ()
-    with pytest.raises(ConfigurationError, match="sent to OpenAI only"):
+    with pytest.raises(ConfigurationError, match=r"OPENAI_API_KEY is sent to api\.openai\.com only"):
         OpenAIChat("m", base_url="https://models.example.org/v1")
     assert OpenAIChat("m", base_url="https://models.example.org/v1", api_key="").secrets == ()
 

@@ -16,7 +16,7 @@ from opentelemetry.sdk.trace import TracerProvider
 import hermes_nb as hn
 from hermes_nb import lanes
 from hermes_nb.lanes import SharedLane
-from hermes_nb.testing import no_waiting, say
+from hermes_nb.testing import no_waiting, say, script
 from tests.support import answers
 from tests.support.scripts import population
 from tests.support.server import Server, always, slow, stall, status
@@ -121,6 +121,12 @@ def test_so_has_one_with_a_provider_or_a_tool_of_the_users_or_with_a_sub_agent()
             run.result(20)
 
     assert {f"{ALONE}{run.turn_id[:8]}" for run in runs} <= names
+
+
+def test_so_has_one_whose_model_is_not_behind_http():
+    run = hn.Agent(script(lambda request: say(threading.current_thread().name))).start("q", session=False)
+
+    assert run.result(20).text == f"{ALONE}{run.turn_id[:8]}"
 
 
 def test_a_sink_that_takes_its_time_holds_up_its_own_turn_only():
