@@ -3,8 +3,7 @@
 Threads that want the interpreter's lock at the same time cost more than what they do with it. So turns share one lane
 as long as nothing of the user's runs in its event loop: a provider, a policy or a sink that takes its time would hold
 the others up, and one that waits for another turn would wait for ever. A turn with any of these has a lane of its own,
-and so has one whose model is not behind HTTP.
-Tools run in threads beside the lane in any case.
+and so has one whose model is not behind HTTP. Tools run in threads beside the lane in any case.
 """
 
 from __future__ import annotations

@@ -244,10 +244,8 @@ class Run:
         Raises:
             ValueError: There is no such moment or source.
         """
-        asked = self._inbox.interrupt(source, when=when)
-        if asked:
-            self._recorder.tell(events.Interrupt(source, "requested"))
-        return asked
+        requested = events.Interrupt(source, "requested")
+        return self._inbox.interrupt(source, when=when, tell=lambda: self._recorder.tell(requested))
 
     def pause(self) -> None:
         """Let the turn wait before its next iteration."""

@@ -63,7 +63,8 @@ class Inbox:
         self._queue: list[Steer] = []
         self._paused = paused
         self._steps = 0
-        self._source: Source | None = None
+        self._asked_by: Source | None = None
+        self._source: Source | None = None  # the same, as soon as the turn may know
         self._boundary = False
         self._requested_at = 0.0
         self._closed = ""
@@ -104,12 +105,19 @@ class Inbox:
         tell(note)
         return note
 
-    def interrupt(self, source: Source = "user", *, when: Literal["now", "boundary"] = "now") -> bool:
+    def interrupt(
+        self,
+        source: Source = "user",
+        *,
+        when: Literal["now", "boundary"] = "now",
+        tell: Callable[[], object] = lambda: None,
+    ) -> bool:
         """Ask the turn to end.
 
         Args:
             source: Who asks; it becomes part of the exit reason.
             when: `now` stops whatever runs; `boundary` lets the iteration under way finish.
+            tell: Called before that takes effect, if there is a turn left to interrupt.
 
         Returns:
             Whether there was a turn left to interrupt.
@@ -123,8 +131,13 @@ class Inbox:
         with self._lock:
             if self._closed:
                 return False
-            self._source = self._source or source
+            self._asked_by = self._asked_by or source
             self._requested_at = self._requested_at or time.monotonic()
+        tell()  # before the turn can end by it, and outside of the lock: sinks may call back
+        with self._lock:
+            if self._closed:
+                return False
+            self._source = self._asked_by
             self._boundary = self._boundary or when == "boundary"
             if when == "now":
                 self._boundary = False

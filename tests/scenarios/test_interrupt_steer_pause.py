@@ -10,6 +10,7 @@ import anyio
 
 import hermes_nb as hn
 from hermes_nb.testing import call, calls, fails, say, script
+from hermes_nb.vocabulary import events
 from tests.support.scripts import Wrapped, agent, expected, population, tree
 from tests.support.waiting import wait_for
 
@@ -103,6 +104,24 @@ def test_an_interrupt_at_the_boundary_lets_the_iteration_finish():
     assert [m.text for m in result.messages if m.role == "tool"] == ["done"]
     assert result.interrupted
     assert result.iterations == 1
+
+
+def test_an_interrupt_is_told_before_the_turn_can_end_by_it_so_that_a_replay_meets_it_too(monkeypatch):
+    run = hn.Agent(script(say("hi"))).start("q", session=False, paused=True)
+    tell = run._recorder.tell
+
+    def slowly(what):
+        if isinstance(what, events.Interrupt) and what.status == "requested":
+            run.wait(0.3)  # long enough for a turn that knows already
+        tell(what)
+
+    monkeypatch.setattr(run._recorder, "tell", slowly)
+    assert run.interrupt()
+    assert run.result(20).exit_reason is hn.ExitReason.INTERRUPTED_BY_USER
+
+    assert [e.what.status for e in run.events if e.what.kind == "interrupt"] == ["requested", "observed"]
+    assert hn.replay(run).result().exit_reason is hn.ExitReason.INTERRUPTED_BY_USER
+    assert not run.interrupt()
 
 
 def test_an_interrupted_stream_keeps_the_text_that_had_come():
