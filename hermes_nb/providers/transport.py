@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from contextvars import Context
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     import httpx
 
-    Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+    Streams = tuple["_Reader", asyncio.StreamWriter]
     Place = tuple[str, int, bool]
     Transports = dict[tuple[ssl.SSLContext, float], "StreamTransport"]
 
@@ -88,7 +88,7 @@ class StreamTransport:
     def __init__(self, context: ssl.SSLContext, connect: float | None = None) -> None:
         self._context = context
         self._connect = connect
-        self._idle: dict[Place, list[tuple[float, Streams]]] = {}
+        self._idle: list[tuple[float, Place, Streams]] = []  # the one that was given back last is the last
 
     async def send(self, request: Request) -> Response:
         """Send one request; the response's body is read as it comes.
@@ -97,16 +97,30 @@ class StreamTransport:
             httpx.TransportError: As httpx's own transport does.
         """
         at = urlsplit(request.url)
-        place, head = _place(at), _head(request, at)
-        reader, writer = self._reused(place) or await self._connected(place)
-        body = _Body(self, place, (reader, writer))
+        place, whole = _place(at), _head(request, at) + request.content
+        if kept := self._reused(place):
+            with suppress(_Stale):
+                return await self._exchanged(place, kept, whole, kept=True)
+        return await self._exchanged(place, await self._connected(place), whole)
+
+    async def _exchanged(self, place: Place, streams: Streams, whole: bytes, *, kept: bool = False) -> Response:
+        """Send a request over a connection; gives the response.
+
+        Raises:
+            _Stale: A kept connection broke before anything came.
+            httpx.TransportError: As httpx's own transport does.
+        """
+        reader, writer = streams
+        body = _Body(self, place, streams)
         try:
-            writer.write(head + request.content)
+            writer.write(whole)
             await writer.drain()
-            status, headers = await _response_head(reader)
-            body.expect(status, headers)
+            version, status, headers = await _response_head(reader)
+            body.expect(version, status, headers)
         except (OSError, EOFError, ValueError, asyncio.LimitOverrunError) as error:
             body.abort()
+            if kept and not reader.unread and isinstance(error, OSError | EOFError):
+                raise _Stale from error
             raise _translated(error) from error
         except BaseException:
             body.abort()
@@ -121,23 +135,24 @@ class StreamTransport:
 
     def close(self) -> None:
         """Close the connections that are kept."""
-        for kept in self._idle.values():
-            for _, (_, writer) in kept:
-                writer.transport.abort()
+        for *_, (_, writer) in self._idle:
+            writer.transport.abort()
         self._idle.clear()
 
     def keep(self, place: Place, streams: Streams) -> None:
         """Take back a connection whose response has been read to its end; those that nobody has needed are closed."""
-        kept, now = self._idle.setdefault(place, []), time.monotonic()
-        kept.append((now, streams))
+        kept, now = self._idle, time.monotonic()
+        kept.append((now, place, streams))
         while kept[0][0] < now - KEPT:
-            kept.pop(0)[1][1].transport.abort()
+            _, _, (_, writer) = kept.pop(0)
+            writer.transport.abort()
 
     def _reused(self, place: Place) -> Streams | None:
-        kept = self._idle.get(place, [])
-        while kept:
-            since, (reader, writer) = kept.pop()
-            if since > time.monotonic() - KEPT and not reader.at_eof() and not writer.transport.is_closing():
+        for index in reversed(range(len(self._idle))):
+            if self._idle[index][1] != place:
+                continue
+            since, _, (reader, writer) = self._idle.pop(index)
+            if since > time.monotonic() - KEPT and not reader.unread and not writer.transport.is_closing():
                 return reader, writer
             writer.transport.abort()
         return None
@@ -152,6 +167,33 @@ class StreamTransport:
             raise _unreached(error) from error
 
 
+class _Stale(Exception):
+    """A kept connection was none any more: the server had closed it, and word of that crossed the request's way."""
+
+
+class _Reader(asyncio.StreamReader):
+    """Knows how many bytes are here that nobody has read: on a kept connection they answer no request of ours."""
+
+    unread = 0
+
+    def feed_data(self, data: Any) -> None:
+        """What has come."""
+        self.unread += len(data)
+        super().feed_data(data)
+
+    async def read(self, n: int = -1) -> bytes:
+        """Some of it."""
+        data = await super().read(n)
+        self.unread -= len(data)
+        return data
+
+    async def readuntil(self, separator: Any = b"\n") -> bytes:
+        """What of it comes before a separator, and that."""
+        data = await super().readuntil(separator)
+        self.unread -= len(data)
+        return data
+
+
 class _Protocol(asyncio.StreamReaderProtocol):
     """Closes a connection when the server does."""
 
@@ -164,7 +206,7 @@ class _Protocol(asyncio.StreamReaderProtocol):
 async def _opened(host: str, port: int, context: ssl.SSLContext | None) -> Streams:
     """As `asyncio.open_connection`, but with the protocol above."""
     loop = asyncio.get_running_loop()
-    reader = asyncio.StreamReader(limit=HEAD_LIMIT, loop=loop)
+    reader = _Reader(limit=HEAD_LIMIT, loop=loop)
     transport, protocol = await loop.create_connection(lambda: _Protocol(reader, loop=loop), host, port, ssl=context)
     return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
 
@@ -251,7 +293,7 @@ class _Body:
         self._length: int | None = None
         self._chunked = self._keep = self._over = False
 
-    def expect(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
+    def expect(self, version: bytes, status: int, headers: list[tuple[bytes, bytes]]) -> None:
         """Learn from the head how the body ends.
 
         Raises:
@@ -260,10 +302,11 @@ class _Body:
         said = {name.lower(): value.strip().lower() for name, value in headers}
         self._chunked = said.get(b"transfer-encoding", b"").endswith(b"chunked")
         if not self._chunked and b"content-length" in said:
-            self._length = int(said[b"content-length"])
+            self._length = _length(said[b"content-length"])
         if status in _NO_BODY:
             self._length, self._chunked = 0, False
-        self._keep = said.get(b"connection", b"") != b"close" and (self._chunked or self._length is not None)
+        kept = version == b"HTTP/1.1" and b"close" not in said.get(b"connection", b"")
+        self._keep = kept and (self._chunked or self._length is not None)
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         """The body in pieces.
@@ -322,8 +365,8 @@ def _head(request: Request, at: SplitResult) -> bytes:
     return "\r\n".join((*lines, "", "")).encode("ascii")
 
 
-async def _response_head(reader: asyncio.StreamReader) -> tuple[int, list[tuple[bytes, bytes]]]:
-    """Status and headers, past what servers say in between (100 Continue)."""
+async def _response_head(reader: asyncio.StreamReader) -> tuple[bytes, int, list[tuple[bytes, bytes]]]:
+    """Version, status and headers, past what servers say in between (100 Continue)."""
     while True:
         first, *lines = (await reader.readuntil(b"\r\n\r\n")).split(b"\r\n")[:-2]
         version, _, rest = first.partition(b" ")
@@ -332,7 +375,14 @@ async def _response_head(reader: asyncio.StreamReader) -> tuple[int, list[tuple[
             raise ValueError(msg)
         status = int(rest[:3])
         if status >= _INFORMATIONAL:
-            return status, [_header(line) for line in lines]
+            return version, status, [_header(line) for line in lines]
+
+
+def _length(said: bytes) -> int:
+    if not said.isdigit():  # int() takes signs and underscores too
+        msg = "illegal length of a body"
+        raise ValueError(msg)
+    return int(said)
 
 
 def _header(line: bytes) -> tuple[bytes, bytes]:

@@ -39,6 +39,7 @@ from tests.support.server import (
     text_chunks,
     whole,
 )
+from tests.support.waiting import wait_for
 
 QUICK = Timeouts(first_token=0.3, idle=0.3, total=30)
 
@@ -158,6 +159,38 @@ def test_one_connection_serves_a_turn(streamed):
     with Server(*[say("ok"), status(500), status(404, "x" * 1000)] * 5) as server:
         answers = ask_all(chat(server, stream=streamed), [request()] * 15)
         assert (len(answers), server.connections) == (15, 1)
+
+
+@pytest.mark.parametrize(
+    ("version", "header"), [("1.0", ""), ("1.1", "connection: TE, close\r\n"), ("1.1", "Connection: Close\r\n")]
+)
+def test_a_connection_that_the_server_does_not_keep_is_not_kept(version, header):
+    body = b'{"choices": [{"message": {"content": "ok"}, "finish_reason": "stop"}]}'
+    head = f"HTTP/{version} 200 OK\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n{header}\r\n"
+    with Server(always(Answer(moves=(head.encode() + body,), bare=True, chunked=False))) as server:
+        ask_all(chat(server, stream=False), [request()] * 2)
+        assert server.connections == 2
+
+
+@pytest.mark.parametrize("length", ["-5", "+5", "1_0", "five", ""])
+def test_a_body_of_a_length_that_is_none_is_a_connection_failure(length):
+    head = f"HTTP/1.1 200 OK\r\ncontent-length: {length}\r\n\r\n{{}}{{}}{{}}{{}}{{}}"
+    with Server(Answer(moves=(head.encode(),), bare=True, chunked=False)) as server:
+        assert fail(chat(server)).error_type == "httpx.RemoteProtocolError"
+
+
+def test_connections_that_nobody_needs_any_more_are_closed_whoever_they_lead_to(monkeypatch):
+    async def two(one, other):
+        async with transport.StreamTransport(ssl.create_default_context()) as shared:
+            for server in (one, other):
+                response = await shared.send(transport.Request(f"{server.url}/chat/completions", {}, b'{"model": ""}'))
+                _ = [piece async for piece in response.aiter_bytes()]
+                await response.aclose()
+            assert await anyio.to_thread.run_sync(wait_for, lambda: not one._sockets)
+
+    monkeypatch.setattr(transport, "KEPT", 0.0)
+    with Server(always(say("hi"))) as one, Server(always(slow(0.01, say("hi")))) as other:
+        anyio.run(two, one, other)
 
 
 def test_the_library_underneath_does_not_try_again():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import gc
+import json
 import os
 import threading
 import weakref
@@ -273,6 +274,53 @@ def test_a_connection_is_not_used_again_after_an_interrupt():
         assert asked(server).run("q", session=False).text == "hi"
 
     assert server.connections == 2
+
+
+def raw(text, more=b""):
+    """A step: a reply and what comes with it, byte by byte."""
+    body = json.dumps({"choices": [{"message": {"content": text}, "finish_reason": "stop"}]}).encode()
+    head = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(body)
+    return answers.Answer(moves=(head + body + more,), bare=True, chunked=False)
+
+
+@pytest.mark.parametrize("later", [False, True], ids=["with the reply", "after it"])
+def test_what_a_server_says_unasked_answers_no_turn_that_comes_after(later):
+    """Else one turn would read the answer to another one."""
+    unasked = raw("for nobody").moves[0]
+    with Server(raw("one", b"" if later else unasked), raw("two")) as server:
+        assert asked(server).run("q", session=False).text == "one"
+        if later:
+            (sock,) = server._sockets
+            sock.sendall(unasked)
+        result = asked(server).run("q", session=False)
+
+    assert result.text == "two"
+    assert (server.connections, len(result.trace.retries_df())) == (2, 0)
+
+
+GONE = answers.Answer(moves=(answers.CUT,), bare=True, chunked=False)
+"""The connection is closed before a byte of an answer: by a server that took it for idle when the request came."""
+
+
+def test_a_request_that_crosses_the_end_of_a_kept_connection_is_sent_again_at_once():
+    with Server(answers.say("one"), GONE, answers.say("two")) as server:
+        assert asked(server).run("q", session=False).text == "one"
+        result = asked(server).run("q", session=False)
+
+    assert result.text == "two"
+    assert len(result.trace.retries_df()) == 0
+    assert [request.connection for request in server.requests] == [1, 1, 2]
+
+
+@pytest.mark.parametrize("begun", [(), (b"HTTP/1.1 200 OK\r\n",)], ids=["twice", "once it was answered"])
+def test_what_is_no_crossing_is_an_attempt_that_failed(begun):
+    broken = answers.Answer(moves=(*begun, answers.CUT), bare=True, chunked=False)
+    with no_waiting(), Server(answers.say("one"), *[broken] * (1 if begun else 2), answers.say("two")) as server:
+        assert asked(server).run("q", session=False).text == "one"
+        result = asked(server).run("q", session=False)
+
+    assert result.text == "two"
+    assert len(result.trace.retries_df()) == 1
 
 
 # ------------------------------------------------------------------------------------------- the lane itself
