@@ -34,6 +34,9 @@ HEAD_LIMIT = 1 << 17
 KEPT = 60.0
 """Seconds that a connection is kept for the next request: a tool may take a while."""
 
+MOST = 100
+"""Connections that are kept at most: each is an open file, of which some systems allow a process 256."""
+
 PIECE = 1 << 16
 _NO_BODY = (204, 304)
 _INFORMATIONAL = 200
@@ -143,7 +146,7 @@ class StreamTransport:
         """Take back a connection whose response has been read to its end; those that nobody has needed are closed."""
         kept, now = self._idle, time.monotonic()
         kept.append((now, place, streams))
-        while kept[0][0] < now - KEPT:
+        while kept[0][0] < now - KEPT or len(kept) > MOST:
             _, _, (_, writer) = kept.pop(0)
             writer.transport.abort()
 

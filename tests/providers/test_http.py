@@ -193,6 +193,22 @@ def test_connections_that_nobody_needs_any_more_are_closed_whoever_they_lead_to(
         anyio.run(two, one, other)
 
 
+def test_a_bounded_number_of_connections_is_kept(monkeypatch):
+    async def three(server):
+        async with transport.StreamTransport(ssl.create_default_context()) as shared:
+            asked = transport.Request(f"{server.url}/chat/completions", {}, b'{"model": ""}')
+            responses = [await shared.send(asked) for _ in range(3)]
+            for response in responses:
+                _ = [piece async for piece in response.aiter_bytes()]
+                await response.aclose()
+            assert await anyio.to_thread.run_sync(wait_for, lambda: len(server._sockets) == 2)
+
+    monkeypatch.setattr(transport, "MOST", 2)
+    with Server(always(say("hi"))) as server:
+        anyio.run(three, server)
+        assert server.connections == 3
+
+
 def test_the_library_underneath_does_not_try_again():
     with Server(always(status(503))) as server:
         assert fail(chat(server)).status == 503
