@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import os
+import socket
 import sys
 import threading
 from contextvars import Context, copy_context
@@ -22,6 +23,7 @@ import anyio
 
 from hermes_nb.providers.remote import RemoteProvider
 from hermes_nb.providers.transport import sharing
+from hermes_nb.tools.threads import Pace, run_in_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -79,13 +81,23 @@ class OwnLane:
 
 
 class _Loop(asyncio.SelectorEventLoop):
-    """Keeps cancelled timers for a while, as event loops do, but nothing of the turns that have set them."""
+    """Keeps cancelled timers for a while, as event loops do, but nothing of the turns that have set them.
+
+    It has no threads of its own: those would be few for all turns, and Python's end would wait for them.
+    """
+
+    _pace = Pace()
 
     def call_at(
         self, when: float, callback: Callable[[*Given], object], *args: *Given, context: Context | None = None
     ) -> asyncio.TimerHandle:
         """Call a function at a time; without context variables, where none are given."""
         return super().call_at(when, callback, *args, context=Context() if context is None else context)
+
+    async def getaddrinfo(self, host: Any, port: Any, **hints: Any) -> Any:
+        """Look a host up, which may take long, in a thread that can be left behind."""
+        look_up = partial(socket.getaddrinfo, host, port, **hints)
+        return await run_in_thread(look_up, name="address", pace=self._pace, on_abandoned=_nobody_minds)
 
 
 class SharedLane:
@@ -218,6 +230,10 @@ def _is_ours(thing: object) -> bool:
     """Whether what runs when the thing is used is the library's or Python's own; a plain value has no module."""
     module = getattr(thing, "__module__", None) or "builtins"
     return module.partition(".")[0] in ("hermes_nb", "builtins", "time")
+
+
+def _nobody_minds() -> None:
+    """What is left behind has no effect."""
 
 
 def _raise(error: BaseException) -> Any:

@@ -7,6 +7,9 @@ import contextvars
 import gc
 import json
 import os
+import socket
+import subprocess
+import sys
 import threading
 import weakref
 
@@ -383,6 +386,50 @@ def test_a_turn_that_takes_longer_than_an_idle_lane_lasts_is_not_cut(monkeypatch
     monkeypatch.setattr(lanes, "SHARED", SharedLane())
     with Server(slow(0.6, answers.say("at last"))) as server:
         assert asked(server).run("q", session=False).text == "at last"
+
+
+def test_a_host_that_is_looked_up_for_long_holds_up_nobody_else(monkeypatch):
+    """However many turns wait for it: a lane has no few threads that they could use up."""
+    go, look_up = threading.Event(), socket.getaddrinfo
+    waiting = threading.Semaphore(0)
+
+    def slow_for_some(host, *rest, **hints):
+        if host == "slow.invalid":
+            waiting.release()
+            go.wait(60)
+        return look_up(host, *rest, **hints)
+
+    monkeypatch.setattr(socket, "getaddrinfo", slow_for_some)
+    slowly = hn.OpenAIChat("m", base_url="http://slow.invalid/v1", api_key="k-12345678")
+    with Server(answers.say("hi")) as server:
+        named = hn.OpenAIChat("m", base_url=f"http://localhost:{server.port}/v1", api_key="k-12345678")
+        held = [hn.Agent(slowly).start("q", session=False) for _ in range(40)]
+        reached = [waiting.acquire(timeout=10) for _ in held]
+        assert hn.Agent(named).run("q", session=False).text == "hi"
+        for run in held:
+            run.interrupt()
+        ends = [run.wait(10) for run in held]
+        go.set()
+
+    assert all(reached)
+    assert all(ends)
+
+
+PROGRAM = """
+import hermes_nb as hn
+
+hn.Agent(hn.OpenAIChat("m", base_url={url!r}, api_key="k-12345678")).run("q", session=False).raise_for_failure()
+"""
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_a_program_ends_without_a_word_after_its_last_turn(host):
+    with Server(answers.say("hi")) as server:
+        program = PROGRAM.format(url=f"http://{host}:{server.port}/v1")
+        command = [sys.executable, "-W", "error", "-c", program]
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are not forked here")
