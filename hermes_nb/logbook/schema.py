@@ -24,6 +24,9 @@ APPLICATION_ID = 0x6865726D
 BUSY_SECONDS = 0.5
 """How long another kernel's write is waited for; a turn can be interrupted within a second even then."""
 
+BUSY_AGAIN = 0.05
+"""How long, when that has just been in vain: turns that share a thread wait for each other's ends."""
+
 CHECKPOINT = 4000
 """Pages of 4 KiB in SQLite's write-ahead file before they are moved into the file itself. A turn writes to the same few
 pages again and again: moved four times as seldom as by default, most of them are written once instead of often."""

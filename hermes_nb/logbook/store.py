@@ -12,7 +12,7 @@ from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, ClassVar
 
 from hermes_nb.logbook.later import Later
-from hermes_nb.logbook.schema import open_for_reading, open_for_writing
+from hermes_nb.logbook.schema import BUSY_AGAIN, BUSY_SECONDS, open_for_reading, open_for_writing
 from hermes_nb.logbook.writer import TurnWriter
 from hermes_nb.vocabulary.failures import TraceError, in_words
 
@@ -138,6 +138,8 @@ class Store:
                 self._connections.append(open_for_writing(self.path))
                 self._file = _identity(self.path)
             db = self._connections[0]
+            patience = BUSY_AGAIN if time.monotonic() < self._next_try else BUSY_SECONDS
+            db.execute(f"PRAGMA busy_timeout = {patience * 1000:.0f}")
             db.execute("BEGIN IMMEDIATE")
             try:
                 yield db

@@ -211,6 +211,25 @@ def test_a_locked_file_does_not_stop_a_turn_at_every_step(path):
     other.close()
 
 
+def test_a_locked_file_is_not_waited_for_anew_by_each_turn_that_ends(path):
+    """For they may share a thread, in which nobody else's turn could be interrupted meanwhile."""
+    logbook = Logbook(path)
+    write_a_turn(logbook)
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    over = threading.Event()
+
+    def work() -> None:
+        for number in range(2, 102):
+            write_a_turn(logbook, f"turn-{number}")
+        over.set()
+
+    threading.Thread(target=work, daemon=True).start()
+    assert over.wait(30), "one wait of half a second, not a hundred"
+    other.close()
+    assert len(logbook.turns()) > 1
+
+
 @pytest.mark.parametrize("replaced", [False, True])
 def test_a_file_that_is_removed_while_it_is_in_use_is_told_of_and_the_next_turn_has_a_new_one(path, replaced):
     logbook = Logbook(path)
