@@ -52,6 +52,7 @@ class Store:
         self._file: tuple[int, int] | None = None
         self._next_try = 0.0
         self.later = Later(_flushing(weakref.ref(self)))
+        self._patience = BUSY_SECONDS
         self._finalizer = weakref.finalize(self, _close, self._connections)
 
     @classmethod
@@ -136,10 +137,12 @@ class Store:
         with self.lock:
             if not self._connections:
                 self._connections.append(open_for_writing(self.path))
-                self._file = _identity(self.path)
+                self._file, self._patience = _identity(self.path), BUSY_SECONDS
             db = self._connections[0]
             patience = BUSY_AGAIN if time.monotonic() < self._next_try else BUSY_SECONDS
-            db.execute(f"PRAGMA busy_timeout = {patience * 1000:.0f}")
+            if patience != self._patience:
+                db.execute(f"PRAGMA busy_timeout = {patience * 1000:.0f}")
+                self._patience = patience
             db.execute("BEGIN IMMEDIATE")
             try:
                 yield db
