@@ -139,14 +139,10 @@ def in_tasks(url: str, model: str, lanes: int) -> None:
             if not read(message, messages):
                 return
 
-    async def lane(client: httpx.AsyncClient) -> None:
-        await turn(client)
-        await turn(client)
-
     async def main() -> None:
         limits = httpx.Limits(max_connections=None)
         async with httpx.AsyncClient(base_url=url, limits=limits, timeout=None, verify=False) as client:
-            await asyncio.gather(*[lane(client) for _ in range(lanes)])
+            await asyncio.gather(*[turn(client) for _ in range(lanes)])
 
     asyncio.run(main())
 
@@ -155,14 +151,14 @@ def together(url: str, lanes: int, rounds: int) -> None:
     """Many turns at once, with 50 ms of waiting for each reply: turns per second beside the ideal, and beside httpx."""
     model = "tools-10+wait-50"
     by_hand, own = raw(url, model, each_turn=True), ours(url, model, session=False)
-    ways: dict[str, Callable[[], None]] = {
-        "ours": lambda: in_threads(own, lanes),
-        "httpx in threads": lambda: in_threads(by_hand, lanes),
-        "httpx in tasks": lambda: in_tasks(url, model, lanes),
+    ways: dict[str, tuple[Callable[[], None], int]] = {
+        "ours": (lambda: in_threads(own, lanes), 2 * lanes),
+        "httpx in threads": (lambda: in_threads(by_hand, lanes), 2 * lanes),
+        "httpx in tasks": (lambda: in_tasks(url, model, lanes), lanes),
     }
     by_hand()
     own()
-    rows = [{name: rate(way, 2 * lanes) for name, way in ways.items()} for _ in range(rounds)]
+    rows = [{name: rate(way, turns) for name, (way, turns) in ways.items()} for _ in range(rounds)]
     for name in ways:
         wall, cpu = (statistics.median(row[name][part] for row in rows) for part in (0, 1))
         share = wall * 0.55 / lanes
