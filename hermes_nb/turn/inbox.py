@@ -66,6 +66,7 @@ class Inbox:
         self._asked_by: Source | None = None
         self._source: Source | None = None  # the same, as soon as the turn may know
         self._boundary = False
+        self._told: set[str] = set()
         self._requested_at = 0.0
         self._closed = ""
         self._scope: anyio.CancelScope | None = None
@@ -117,7 +118,8 @@ class Inbox:
         Args:
             source: Who asks; it becomes part of the exit reason.
             when: `now` stops whatever runs; `boundary` lets the iteration under way finish.
-            tell: Called before that takes effect, if there is a turn left to interrupt.
+            tell: Called before that takes effect, if there is a turn left to interrupt; not again for the same moment,
+                or a sink that asks at each event would hear of itself without end.
 
         Returns:
             Whether there was a turn left to interrupt.
@@ -133,7 +135,10 @@ class Inbox:
                 return False
             self._asked_by = self._asked_by or source
             self._requested_at = self._requested_at or time.monotonic()
-        tell()  # before the turn can end by it, and outside of the lock: sinks may call back
+            is_new = when not in self._told
+            self._told.add(when)
+        if is_new:
+            tell()  # before the turn can end by it, and outside of the lock: sinks may call back
         with self._lock:
             if self._closed:
                 return False

@@ -48,6 +48,17 @@ def test_a_watcher_that_raises_costs_no_other_watcher_and_no_event(caplog):
     assert caplog.text.count("is told nothing more") == 1
 
 
+def test_a_watcher_may_ask_for_the_turns_end_at_each_event():
+    """As one does that has counted enough: the event that tells of its wish is one event, not the next of many."""
+    run = agent(call("population", city="Lyon"), say("ok")).start("q", session=False, paused=True)
+    run.subscribe(lambda event: run.interrupt() and None)
+    run.resume()
+
+    assert run.wait(20)
+    assert run.result().interrupted
+    assert [event.what.status for event in run.events if event.what.kind == "interrupt"] == ["requested", "observed"]
+
+
 @pytest.mark.parametrize("odd", [Speechless, KeyboardInterrupt, SystemExit, GeneratorExit, asyncio.CancelledError])
 @pytest.mark.parametrize("place", [0, 1, 7])
 def test_whatever_a_sink_raises_the_others_are_told_the_whole_turn(odd, place, tmp_path):
