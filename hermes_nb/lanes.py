@@ -14,10 +14,11 @@ import os
 import socket
 import sys
 import threading
+from abc import ABC, abstractmethod
 from contextvars import Context, copy_context
 from dataclasses import fields
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, TypeVarTuple
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, TypeVarTuple
 
 import anyio
 
@@ -35,21 +36,25 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Given = TypeVarTuple("Given")
+Turn: TypeAlias = "Callable[[], Coroutine[Any, Any, T]]"
+Ended: TypeAlias = "Callable[[Callable[[], T]], None]"
 
 IDLE = 10.0
 """Seconds after which a shared lane without turns ends; at the latest after twice as many."""
 
 
-class Lane(Protocol):
+class Lane(ABC):
     """A thread with an event loop."""
+
+    _thread: threading.Thread | None = None
 
     @property
     def is_here(self) -> bool:
         """Whether the calling thread is the lane's."""
+        return threading.current_thread() is self._thread
 
-    def start(
-        self, turn: Callable[[], Coroutine[Any, Any, T]], ended: Callable[[Callable[[], T]], None], name: str
-    ) -> None:
+    @abstractmethod
+    def start(self, turn: Turn[T], ended: Ended[T], name: str) -> None:
         """Run a turn, with the context variables of the caller.
 
         Args:
@@ -60,20 +65,10 @@ class Lane(Protocol):
         """
 
 
-class OwnLane:
+class OwnLane(Lane):
     """For one turn alone."""
 
-    def __init__(self) -> None:
-        self._thread: threading.Thread | None = None
-
-    @property
-    def is_here(self) -> bool:
-        """Whether the calling thread is the lane's."""
-        return threading.current_thread() is self._thread
-
-    def start(
-        self, turn: Callable[[], Coroutine[Any, Any, T]], ended: Callable[[Callable[[], T]], None], name: str
-    ) -> None:
+    def start(self, turn: Turn[T], ended: Ended[T], name: str) -> None:
         """Run the turn; `ended` is called when its event loop is closed."""
         drive = partial(_context().run, ended, partial(anyio.run, turn))
         self._thread = threading.Thread(target=drive, name=name, daemon=True)
@@ -100,25 +95,18 @@ class _Loop(asyncio.SelectorEventLoop):
         return await run_in_thread(look_up, name="address", pace=self._pace, on_abandoned=_nobody_minds)
 
 
-class SharedLane:
+class SharedLane(Lane):
     """For any number of turns at the same time; its thread is started with the first, and ends when none comes."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
+        self._thread = None
         self._leave = asyncio.Event()
         self._under_way = 0
         self._tasks: set[asyncio.Task[None]] = set()  # event loops hold their tasks weakly
 
-    @property
-    def is_here(self) -> bool:
-        """Whether the calling thread is the lane's."""
-        return threading.current_thread() is self._thread
-
-    def start(
-        self, turn: Callable[[], Coroutine[Any, Any, T]], ended: Callable[[Callable[[], T]], None], name: str
-    ) -> None:
+    def start(self, turn: Turn[T], ended: Ended[T], name: str) -> None:
         """Run a turn beside the others."""
         with self._lock:
             loop = self._started()
@@ -163,14 +151,12 @@ class SharedLane:
             self._loop = None
         thread.join(1)
 
-    def _begin(
-        self, turn: Callable[[], Coroutine[Any, Any, T]], ended: Callable[[Callable[[], T]], None], name: str
-    ) -> None:
+    def _begin(self, turn: Turn[T], ended: Ended[T], name: str) -> None:
         task = asyncio.get_running_loop().create_task(self._run(turn, ended), name=name)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _run(self, turn: Callable[[], Coroutine[Any, Any, T]], ended: Callable[[Callable[[], T]], None]) -> None:
+    async def _run(self, turn: Turn[T], ended: Ended[T]) -> None:
         """One turn; whatever comes of it stays out of the event loop, which would end at some exceptions."""
         try:
             value = await turn()
