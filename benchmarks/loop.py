@@ -16,6 +16,7 @@ import statistics
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -153,6 +154,7 @@ def together(url: str, lanes: int, rounds: int) -> None:
     by_hand, own = raw(url, model, each_turn=True), ours(url, model, session=False)
     ways: dict[str, tuple[Callable[[], None], int]] = {
         "ours": (lambda: in_threads(own, lanes), 2 * lanes),
+        "ours, no spans": (lambda: without_spans(lambda: in_threads(own, lanes)), 2 * lanes),
         "httpx in threads": (lambda: in_threads(by_hand, lanes), 2 * lanes),
         "httpx in tasks": (lambda: in_tasks(url, model, lanes), lanes),
     }
@@ -163,6 +165,15 @@ def together(url: str, lanes: int, rounds: int) -> None:
         wall, cpu = (statistics.median(row[name][part] for row in rows) for part in (0, 1))
         share = wall * 0.55 / lanes
         print(f"{lanes:4} turns at once, {name:17}{wall:6.1f} turns/s ({share:4.0%} of ideal), {cpu:6.1f} per CPU s")
+
+
+def without_spans(way: Callable[[], None]) -> None:
+    """The same way, with spans off."""
+    os.environ["OTEL_SDK_DISABLED"] = "true"
+    try:
+        way()
+    finally:
+        del os.environ["OTEL_SDK_DISABLED"]
 
 
 def rate(way: Callable[[], None], turns: int) -> tuple[float, float]:
@@ -219,9 +230,8 @@ def main() -> None:
             "everything on, its trace looked at", raw(url, model), ours(url, model, look=True), arguments.rounds, per
         )
         compare("no logbook", raw(url, model), ours(url, model, session=False), arguments.rounds, per)
-        os.environ["OTEL_SDK_DISABLED"] = "true"
-        compare("no logbook, no spans", raw(url, model), ours(url, model, session=False), arguments.rounds, per)
-        del os.environ["OTEL_SDK_DISABLED"]
+        bare = partial(compare, "no logbook, no spans", raw(url, model), ours(url, model, session=False))
+        without_spans(lambda: bare(arguments.rounds, per))
         words = 500
         way = ours(url, f"text-{words}", stream=True, session=False)
         compare("streaming, per token", raw_stream(url, f"text-{words}"), way, arguments.rounds, words)
