@@ -140,6 +140,11 @@ class Replay(Run):
         """Tell the model what it was told."""
         super().steer(text)
 
+    def interrupt_again(self, asked: events.Interrupt, *, when: Literal["now", "boundary"]) -> None:
+        """End the turn as somebody asked; it is told even where the inbox has heard of that moment before."""
+        self._recorder.tell(asked)
+        self._inbox.interrupt(cast("InterruptSource", asked.source), when=when)
+
     @property
     def recorder(self) -> Recorder:
         """Where the turn is told."""

@@ -154,10 +154,9 @@ class Tape:
     def _do(self, deed: Any) -> None:
         if isinstance(deed, events.Steered):
             self.run.steer_again(deed.text)
-        elif self._observed(self._told).during == "between_iterations":
-            self.run.interrupt(when="boundary", source=deed.source)
         else:
-            self.run.interrupt(source=deed.source)
+            observed = self._observed(self._told)
+            self.run.interrupt_again(deed, when="boundary" if observed.during == "between_iterations" else "now")
 
     def _observed(self, place: int) -> events.Interrupt:
         found = (event.what for event in self.recording.told[place:] if isinstance(event.what, events.Interrupt))

@@ -140,6 +140,24 @@ def test_a_turn_that_was_interrupted_before_it_began_is_replayed():
     assert span_tree(again.trace) == span_tree(run.trace)
 
 
+def test_interrupts_that_came_too_late_to_matter_are_told_again():
+    ready: Future[hn.Run] = Future()
+
+    def ask(event):
+        if event.what.kind == "iteration" and event.phase == "ended":
+            ready.result().interrupt()
+            ready.result().interrupt(when="boundary")
+
+    run = agent(say("done")).start("q", session=False, sinks=[ask])
+    ready.set_result(run)
+    assert run.result().text == "done"
+    again = hn.replay(run)
+    assert again.result().exit_reason == run.result().exit_reason
+
+    asked, told = ([e.what.kind for e in one.events].count("interrupt") for one in (run, again))
+    assert told == asked == 2
+
+
 def test_a_compressor_and_a_price_of_the_users_are_played_from_the_record():
     def shorten(messages):
         return [messages[0], Message("assistant", "In short: much was read.")]
