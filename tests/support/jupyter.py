@@ -108,8 +108,10 @@ class Jupyter:
         self._wait_until_up()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: object, *_: object) -> None:
         assert self._process is not None
+        if kind is not None:
+            sys.stderr.write((self.home / "server.log").read_text()[-3000:])
         self._process.send_signal(signal.SIGTERM)  # one is enough: the server shuts its kernels down first
         try:
             self._process.wait(15)
@@ -174,8 +176,9 @@ def browser(executable: str = "/usr/bin/chromium") -> Iterator[Browser]:
             chromium.close()
 
 
-_KERNEL = """() => { const kernel = window.jupyterapp?.shell?.currentWidget?.context?.sessionContext?.session?.kernel;
-  return kernel ? kernel.status + '/' + kernel.connectionStatus : 'none'; }"""
+_SESSION = "window.jupyterapp?.shell?.currentWidget?.context?.sessionContext?.session"
+_KERNEL = f"""() => {{ const kernel = {_SESSION}?.kernel;
+  return kernel ? kernel.status + '/' + kernel.connectionStatus : 'none'; }}"""
 _RUN = """async index => { const notebook = window.jupyterapp.shell.currentWidget.content;
   notebook.activeCellIndex = index; notebook.deselectAll();
   await window.jupyterapp.commands.execute('notebook:run-cell'); }"""
@@ -193,12 +196,22 @@ class Notebook:
 
     @classmethod
     def open(cls, chromium: Browser, url: str, width: int = 1280, height: int = 1000) -> Self:
-        """Open a notebook in a page of its own, and wait for its kernel."""
+        """Open a notebook in a page of its own, and wait for its kernel.
+
+        A kernel that does not come up is started once more: its ports are chosen before it binds them, and another
+        process may take one of them in between.
+        """
+        from playwright.sync_api import TimeoutError as TookTooLong
+
         context = chromium.new_context(viewport={"width": width, "height": height})
         page = context.new_page()
         page.add_init_script(_CLICKS)
         notebook = cls(page)
-        notebook.visit(url)
+        try:
+            notebook.visit(url)
+        except TookTooLong:
+            page.evaluate(f"() => {_SESSION}.kernel.restart()")
+            notebook.wait_idle()
         return notebook
 
     def visit(self, url: str) -> None:
