@@ -125,6 +125,8 @@ class SharedLane(Lane):
 
     def _serve(self, loop: asyncio.AbstractEventLoop, leave: asyncio.Event) -> None:
         """The thread's body."""
+        if (sniffio := sys.modules.get("sniffio")) is not None:
+            sniffio.thread_local.name = "asyncio"  # or it asks for the running task each time
         with asyncio.Runner(loop_factory=lambda: loop) as runner, sharing(loop):
             runner.run(self._wanted(leave))
 

@@ -200,5 +200,5 @@ def _redacted(request: TurnRequest) -> list[Message]:
     redact = redactor(tuple(secret for provider in request.chain for secret in provider.secrets))
     if redact is None:
         return list(request.history)
-    seeds = (redact(MessageAdded(message, index)) for index, message in enumerate(request.history))
+    seeds = (redact(MessageAdded(message, index), "point") for index, message in enumerate(request.history))
     return [seed.message for seed in seeds if isinstance(seed, MessageAdded)]

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import string
+from operator import mul
 from typing import TYPE_CHECKING
 
 from hermes_nb.vocabulary.growing import Growing
@@ -67,7 +68,8 @@ def estimate(text: str) -> int:
     """The number of tokens in a text, rounded up."""
     kinds = text.encode("utf-8", "surrogatepass").translate(_TABLE)
     factors = _FACTORS[: len(_ASCII)] if text.isascii() else _FACTORS  # most texts need only a third of them
-    return -int(-sum(kinds.count(number) * factor for number, factor in enumerate(factors)) // 1)
+    counts = map(kinds.count, range(len(factors)))
+    return -int(-sum(map(mul, counts, factors)) // 1)
 
 
 class TokenMeter:

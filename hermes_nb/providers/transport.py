@@ -12,6 +12,7 @@ import asyncio
 import time
 from contextlib import asynccontextmanager, contextmanager, suppress
 from contextvars import Context
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
     from typing import Self
-    from urllib.parse import SplitResult
 
     import httpx
 
@@ -99,8 +99,10 @@ class StreamTransport:
         Raises:
             httpx.TransportError: As httpx's own transport does.
         """
-        at = urlsplit(request.url)
-        place, whole = _place(at), _head(request, at) + request.content
+        place, line, host = _target(request.url)
+        lines = [line, host, f"Content-Length: {len(request.content)}"]
+        lines += [f"{name}: {value}" for name, value in request.headers.items()]
+        whole = "\r\n".join((*lines, "", "")).encode("ascii") + request.content
         if kept := self._reused(place):
             with suppress(_Stale):
                 return await self._exchanged(place, kept, whole, kept=True)
@@ -354,18 +356,13 @@ class _Body:
         self._writer.transport.abort()
 
 
-def _place(at: SplitResult) -> Place:
-    return at.hostname or "", at.port or _PORTS[at.scheme], at.scheme == "https"
-
-
-def _head(request: Request, at: SplitResult) -> bytes:
-    lines = [
-        f"POST {at.path}{at.query and '?'}{at.query} HTTP/1.1",
-        f"Host: {at.netloc.removesuffix(f':{_PORTS[at.scheme]}')}",
-        f"Content-Length: {len(request.content)}",
-        *(f"{name}: {value}" for name, value in request.headers.items()),
-    ]
-    return "\r\n".join((*lines, "", "")).encode("ascii")
+@lru_cache
+def _target(url: str) -> tuple[Place, str, str]:
+    """Where a request goes, and its first two lines: the same for all requests of a turn."""
+    at = urlsplit(url)
+    port = _PORTS[at.scheme]
+    place = (at.hostname or "", at.port or port, at.scheme == "https")
+    return place, f"POST {at.path}{at.query and '?'}{at.query} HTTP/1.1", f"Host: {at.netloc.removesuffix(f':{port}')}"
 
 
 async def _response_head(reader: asyncio.StreamReader) -> tuple[bytes, int, list[tuple[bytes, bytes]]]:

@@ -93,7 +93,8 @@ class Hub(SpanProcessor):
 
     def keep(self, span: Span | Deferred, store: LiveStore, turn_id: str) -> Kept:
         """Keep a span that starts in a turn, until it ends for the outlets too."""
-        kept = self._open[span.get_span_context().span_id] = store.add(span, turn_id)
+        number = span.get_span_context().span_id
+        kept = self._open[number] = store.add(number, span, turn_id)
         return kept
 
     def on_end(self, span: ReadableSpan | Deferred) -> None:

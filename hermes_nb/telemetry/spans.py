@@ -194,11 +194,12 @@ class TurnSpans:
         current = otel.get_current()
         if isinstance(event.what, events.Turn):
             return otel.set_value(HERE, Here(self._sink.store, self._turn_id, 0), current)
-        place = here(current)
-        if place is not None and place.turn_id == self._turn_id and place.scope == event.parent:
-            return current
         parent = self._open.get(event.parent) or self._root
-        return current if parent is None else parent.context
+        if parent is None or current is parent.context:
+            return current
+        place = here(current)
+        is_below = place is not None and place.turn_id == self._turn_id and place.scope == event.parent
+        return current if is_below else parent.context
 
     def _links(self, what: Any) -> list[Link]:
         found = []

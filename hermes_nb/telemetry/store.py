@@ -60,9 +60,8 @@ class LiveStore:
         self._kept: dict[int, Kept] = {}
         self._lock = threading.Lock()
 
-    def add(self, span: ReadableSpan | Deferred, turn_id: str) -> Kept:
-        """Keep a span that has just started; the same span is kept once."""
-        number = _number(span)
+    def add(self, number: int, span: ReadableSpan | Deferred, turn_id: str) -> Kept:
+        """Keep a span that has just started, under its id; the same span is kept once."""
         with self._lock:
             return self._kept.setdefault(number, Kept(span, turn_id))
 

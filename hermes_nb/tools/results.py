@@ -70,6 +70,9 @@ def readable(value: object) -> Content:
         return unicode_only(value)
     if value is None:
         return "(no result)"
+    if type(value) is int:
+        with suppress(ValueError):  # too many digits for Python
+            return str(value)
     if not isinstance(value, bool | int | float) and (parts := _parts(value) or _picture(value)):
         return parts
     from pydantic_core import PydanticSerializationError, to_jsonable_python  # noqa: PLC0415  its import takes longer than all of ours

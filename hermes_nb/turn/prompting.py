@@ -28,6 +28,7 @@ NAMELESS = "invalid_tool_call"
 """What a call without a name is called; servers refuse blank names in a history."""
 _UNNAMEABLE, LONGEST_NAME = re.compile(r"[^a-zA-Z0-9_-]"), 64
 """Servers refuse other letters and longer names in a history too; a model may call a tool whatever it likes."""
+_PERHAPS_NO_NUMBER = re.compile("NaN|Infinity")
 NO_RESULT = "No result of this call was recorded; whether it had an effect is not known."
 BROKEN_ARGUMENTS = "The arguments of this call could not be read as JSON; it was not run with them."
 
@@ -164,19 +165,15 @@ def sendable(arguments: str) -> str:
 
     What only Python takes for JSON becomes text: `NaN` and the like.
     """
-    odd: list[str] = []
-
-    def as_text(constant: str) -> str:
-        odd.append(constant)
-        return constant
-
     try:
-        value = json.loads(arguments, parse_constant=as_text)
+        value = json.loads(arguments)
     except (ValueError, RecursionError):
         return "{}"
     if not isinstance(value, dict):
         return "{}"
-    return mended(json.dumps(value, ensure_ascii=False) if odd else arguments)
+    if _PERHAPS_NO_NUMBER.search(arguments) and (strict := json.loads(arguments, parse_constant=str)) != value:
+        return mended(json.dumps(strict, ensure_ascii=False))
+    return mended(arguments)
 
 
 def readable(arguments: str) -> bool:

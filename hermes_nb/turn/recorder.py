@@ -13,10 +13,11 @@ from hermes_nb.vocabulary.events import Degraded, Event, Iteration
 from hermes_nb.vocabulary.failures import in_words
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
     from contextlib import AbstractContextManager
     from types import TracebackType
 
+    from hermes_nb.turn.redaction import Redact
     from hermes_nb.vocabulary.events import Phase, Point, Scoped, Sink, What
 
 logger = logging.getLogger("hermes_nb")
@@ -50,7 +51,7 @@ class Recorder:
         turn_id: str,
         conversation_id: str,
         sinks: Iterable[Sink] = (),
-        redact: Callable[[What], What] | None = None,
+        redact: Redact | None = None,
     ) -> None:
         self.turn_id = turn_id
         self.conversation_id = conversation_id
@@ -95,7 +96,7 @@ class Recorder:
         """
         with self._lock:
             self._seq += 1
-            shown = what if self._redact is None else self._redact(what)
+            shown = what if self._redact is None else self._redact(what, phase)
             event = Event(
                 self._seq, phase, time.time_ns(), self.turn_id, self.conversation_id,
                 iteration, scope, parent, shown, interrupted,

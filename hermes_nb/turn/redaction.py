@@ -7,25 +7,29 @@ from dataclasses import fields, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from hermes_nb.vocabulary.events import Scoped
 from hermes_nb.vocabulary.failures import Failure
 from hermes_nb.vocabulary.growing import Growing
 from hermes_nb.vocabulary.messages import Message, Reply, ToolCall
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
-    from hermes_nb.vocabulary.events import What
+    from hermes_nb.vocabulary.events import Phase, What
+
+    Redact = Callable[[What, Phase], What]
+    Getter = Callable[[Any], tuple[Any, ...]]
+    Fields = tuple[tuple[str, ...], Getter]
 
 MASK = "[redacted]"
 SHORTEST = 6
 """Characters; a shorter secret would stand in ordinary words."""
 
 
-def redactor(secrets: Iterable[str]) -> Callable[[What], What] | None:
+def redactor(secrets: Iterable[str]) -> Redact | None:
     """A function that takes these texts out of an event's thing; None when there is nothing to take out.
 
-    What holds no secret is given back as it is, and each message is looked through once.
+    What holds no secret is given back as it is, and each message is looked through once. Of a scope that starts a copy
+    is given: it is still being filled in, perhaps with a key.
     """
     known = tuple(sorted({secret for secret in secrets if len(secret) >= SHORTEST}, key=len, reverse=True))
     if not known:
@@ -41,20 +45,33 @@ class _Redactor:
         self._growing, self._untouched = Growing(), True
         self._sent: tuple[Message, ...] = ()
 
-    def __call__(self, what: What) -> What:
+    def __call__(self, what: What, phase: Phase) -> What:
         clean: What = self.fields(what)
-        if clean is what and isinstance(what, Scoped):
-            return _snapshot(what)  # the scope is still being filled in, perhaps with a key
-        return clean
+        return _copy(what) if clean is what and phase == "started" else clean
 
     def fields(self, value: Any) -> Any:
-        changes = {}
         kind: Any = type(value)
-        names, values = _telling(kind)
+        texts, others = _telling(kind)
+        changes = self._changes(others, value)
+        if self._may_hold(texts[1](value)):
+            changes |= self._changes(texts, value)
+        return replace(value, **changes) if changes else value
+
+    def _may_hold(self, texts: tuple[Any, ...]) -> bool:
+        """Whether a secret is in any of them: looked for in all at once, for as a rule there is none."""
+        try:
+            joined = "\n".join(texts)
+        except TypeError:  # a provider of the user's may have called itself anything
+            return True
+        return any(map(joined.__contains__, self._secrets))
+
+    def _changes(self, of: Fields, value: Any) -> dict[str, Any]:
+        changes = {}
+        names, values = of
         for name, old in zip(names, values(value), strict=True):
             if old and (new := _WAYS[type(old)](self, old)) is not old:
                 changes[name] = new
-        return replace(value, **changes) if changes else value
+        return changes
 
     def items(self, value: Any) -> Any:
         if value and isinstance(value, tuple) and isinstance(value[0], Message):
@@ -117,26 +134,28 @@ _WAYS = _Ways(
 
 
 @cache
-def _telling(kind: type) -> tuple[tuple[str, ...], Callable[[Any], tuple[Any, ...]]]:
-    """The fields of a dataclass that may hold a text of others (no numbers, flags, words of ours), and their values."""
+def _telling(kind: type) -> tuple[Fields, Fields]:
+    """The fields of a dataclass that may hold a text of others (no numbers, flags, words of ours): texts, and more."""
     ours = ("int", "float", "bool", "Literal", "Usage", "FailureReason", "ToolSpec")
-    return _values(field.name for field in fields(kind) if not str(field.type).startswith(ours))
+    told = [field for field in fields(kind) if not str(field.type).startswith(ours)]
+    texts, others = ([field.name for field in told if (field.type == "str") is plain] for plain in (True, False))
+    return (tuple(texts), _getter(texts)), (tuple(others), _getter(others))
 
 
 @cache
-def _all(kind: type) -> Callable[[Any], tuple[Any, ...]]:
-    return _values(field.name for field in fields(kind))[1]
+def _all(kind: type) -> Getter:
+    return _getter([field.name for field in fields(kind)])
 
 
-def _snapshot(scope: What) -> What:
+def _copy(scope: What) -> What:
     """The scope as it is now; `copy.copy` takes four times as long."""
     kind: Any = type(scope)
     return kind(*_all(kind)(scope))  # type: ignore[no-any-return]
 
 
-def _values(names: Iterable[str]) -> tuple[tuple[str, ...], Callable[[Any], tuple[Any, ...]]]:
-    """Names of fields, and what reads them all: as a tuple also where there is one or none."""
-    names = tuple(names)
-    if len(names) > 1:
-        return names, operator.attrgetter(*names)
-    return names, lambda value: tuple(getattr(value, name) for name in names)
+def _getter(names: Sequence[str]) -> Getter:
+    """What reads these attributes: as a tuple also where there is one or none."""
+    if not names:
+        return lambda _: ()
+    read = operator.attrgetter(*names)
+    return read if len(names) > 1 else lambda value: (read(value),)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, Self
@@ -140,7 +141,10 @@ class Usage:
 
     def __add__(self, other: Usage) -> Usage:
         """The sum, field by field."""
-        return Usage(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
+        return Usage(*map(operator.add, _COUNTS(self), _COUNTS(other)))
+
+
+_COUNTS = operator.attrgetter(*(field.name for field in fields(Usage)))
 
 
 FinishReason = Literal["stop", "length", "tool_calls", "content_filter", "unknown"]
