@@ -63,7 +63,7 @@ class LiveStore:
     def add(self, number: int, span: ReadableSpan | Deferred, turn_id: str) -> Kept:
         """Keep a span that has just started, under its id; the same span is kept once."""
         with self._lock:
-            return self._kept.setdefault(number, Kept(span, turn_id))
+            return self._kept.setdefault(number, Kept(span, turn_id, points=_NOTHING))
 
     def get(self, span_id: int) -> Kept | None:
         """What is kept of a span."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import threading
 import time
@@ -60,7 +61,8 @@ class Recorder:
         self._redact = redact
         self._lock = threading.RLock()
         self._queue: deque[Event] = deque()
-        self._seq = self._scopes = 0
+        self._seq = 0
+        self._scopes = itertools.count(1)
         self._stopped: BaseException | None = None
 
     def child(self, turn_id: str) -> Recorder:
@@ -81,11 +83,6 @@ class Recorder:
             A context manager that gives `what`.
         """
         return Scope(self, what)
-
-    def _number(self) -> int:
-        with self._lock:
-            self._scopes += 1
-            return self._scopes
 
     def _publish(
         self, phase: Phase, what: What, scope: int, parent: int, iteration: int, *, interrupted: bool = False
@@ -145,7 +142,7 @@ class Scope(Generic[S]):
     def __init__(self, recorder: Recorder, what: S) -> None:
         self._recorder = recorder
         self.what = what
-        self.number = recorder._number()  # noqa: SLF001  the scope is the recorder's other half
+        self.number = next(recorder._scopes)  # noqa: SLF001  the scope is the recorder's other half
 
     def __enter__(self) -> S:
         self._parent, self._iteration = _current.get()

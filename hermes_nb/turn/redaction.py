@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     Redact = Callable[[What, Phase], What]
     Getter = Callable[[Any], tuple[Any, ...]]
-    Fields = tuple[tuple[str, ...], Getter]
 
 MASK = "[redacted]"
 SHORTEST = 6
@@ -51,10 +50,13 @@ class _Redactor:
 
     def fields(self, value: Any) -> Any:
         kind: Any = type(value)
-        texts, others = _telling(kind)
-        changes = self._changes(others, value)
-        if self._may_hold(texts[1](value)):
-            changes |= self._changes(texts, value)
+        names, values, texts = _telling(kind)
+        changes = {}
+        for name, old in zip(names, values(value), strict=True):
+            if old and (new := _WAYS[type(old)](self, old)) is not old:
+                changes[name] = new
+        if self._may_hold(texts(value)):
+            changes |= {name: _WAYS[type(text)](self, text) for name, text in _texts(value)}
         return replace(value, **changes) if changes else value
 
     def _may_hold(self, texts: tuple[Any, ...]) -> bool:
@@ -64,14 +66,6 @@ class _Redactor:
         except TypeError:  # a provider of the user's may have called itself anything
             return True
         return any(map(joined.__contains__, self._secrets))
-
-    def _changes(self, of: Fields, value: Any) -> dict[str, Any]:
-        changes = {}
-        names, values = of
-        for name, old in zip(names, values(value), strict=True):
-            if old and (new := _WAYS[type(old)](self, old)) is not old:
-                changes[name] = new
-        return changes
 
     def items(self, value: Any) -> Any:
         if value and isinstance(value, tuple) and isinstance(value[0], Message):
@@ -134,12 +128,18 @@ _WAYS = _Ways(
 
 
 @cache
-def _telling(kind: type) -> tuple[Fields, Fields]:
-    """The fields of a dataclass that may hold a text of others (no numbers, flags, words of ours): texts, and more."""
+def _telling(kind: type) -> tuple[list[str], Getter, Getter]:
+    """The fields of a dataclass that may hold a text of others (no numbers, flags, words of ours).
+
+    Names and values of those that are no plain texts, and the texts.
+    """
     ours = ("int", "float", "bool", "Literal", "Usage", "FailureReason", "ToolSpec")
-    told = [field for field in fields(kind) if not str(field.type).startswith(ours)]
-    texts, others = ([field.name for field in told if (field.type == "str") is plain] for plain in (True, False))
-    return (tuple(texts), _getter(texts)), (tuple(others), _getter(others))
+    names = [field.name for field in fields(kind) if field.type != "str" and not str(field.type).startswith(ours)]
+    return names, _getter(names), _getter([field.name for field in fields(kind) if field.type == "str"])
+
+
+def _texts(value: Any) -> list[tuple[str, Any]]:
+    return [(field.name, getattr(value, field.name)) for field in fields(value) if field.type == "str"]
 
 
 @cache
