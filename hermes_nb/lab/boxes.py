@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from hermes_nb.tools.context import ToolContext
     from hermes_nb.turn.state import TurnState
     from hermes_nb.vocabulary.budget import IterationBudget
-    from hermes_nb.vocabulary.events import Event, Telling
+    from hermes_nb.vocabulary.events import Event
     from hermes_nb.vocabulary.messages import Content, ToolCall, ToolSpec
 
 
@@ -63,7 +63,6 @@ class RecordedToolbox(Toolbox):
         self,
         calls: Sequence[ToolCall],
         *,
-        recorder: Telling,  # noqa: ARG002  the tape's own
         context: ToolContext,
         on_result: Callable[[ToolResult], None],
     ) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hermes_nb.tools import results
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from hermes_nb.tools.context import ToolContext
-    from hermes_nb.vocabulary.events import Telling
     from hermes_nb.vocabulary.messages import ToolCall, ToolResult, ToolSpec
 
 WORKERS = 8
@@ -117,7 +116,6 @@ class Toolbox:
         self,
         calls: Sequence[ToolCall],
         *,
-        recorder: Telling,
         context: ToolContext,
         on_result: Callable[[ToolResult], None],
     ) -> None:
@@ -125,8 +123,7 @@ class Toolbox:
 
         Args:
             calls: The calls, in the model's order. Equal calls are run each.
-            recorder: Gets one `Tool` scope for each call.
-            context: The turn, as the tools may see it; its directory is the toolbox's.
+            context: The turn, as the tools may see it; its recorder gets one `Tool` scope for each call.
             on_result: Called exactly once for each call, in their order, as early as the order and the batch's
                 limit allow; also when the wait is cancelled (then: real results of what has finished, "effect
                 unknown" for what was running, "not started" for the others).
@@ -134,7 +131,7 @@ class Toolbox:
         Raises:
             KeyboardInterrupt: A tool raised it; all calls have been answered by then.
         """
-        batch = Batch(self, calls, replace(context, recorder=recorder, directory=self.spill), on_result)
+        batch = Batch(self, calls, context, on_result)
         try:
             for segment in segments(batch.slots):
                 await batch.run(segment)

@@ -157,6 +157,7 @@ async def run_tools(state: TurnState, reply: Reply) -> None:
         budget=state.budget,
         time_left=state.time_left,
         recorder=state.recorder,
+        directory=request.toolbox.spill,
         checkpoints=request.checkpoints,
         saves=state.saves,
         loop=state.loop,
@@ -167,7 +168,7 @@ async def run_tools(state: TurnState, reply: Reply) -> None:
         take_result(state, result)
 
     try:
-        await request.toolbox.run(reply.tool_calls, recorder=state.recorder, context=context, on_result=take)
+        await request.toolbox.run(reply.tool_calls, context=context, on_result=take)
     except KeyboardInterrupt:
         source: Source = "kernel"
         raise Interrupted(source) from None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -61,8 +61,8 @@ def run_batch(
     """Run the calls to their end; `cancel_when` is an async function whose return cancels the batch."""
     box = tools if isinstance(tools, Toolbox) else Toolbox(tools, **settings)
     batch = Batch(calls)
-    seen = context or ToolContext(agent_name="tester")
     recorder = Recorder("turn", "conversation", [batch.events.append])
+    seen = replace(context or ToolContext(agent_name="tester"), recorder=recorder, directory=box.spill)
 
     def take(result: ToolResult) -> None:
         batch.results.append(result)
@@ -82,7 +82,7 @@ def run_batch(
 
                     group.start_soon(watch)
                 try:
-                    await box.run(calls, recorder=recorder, context=seen, on_result=take)
+                    await box.run(calls, context=seen, on_result=take)
                 except (KeyboardInterrupt, Exception) as error:  # noqa: BLE001  kept for the test to look at
                     batch.raised = error
                 group.cancel_scope.cancel()

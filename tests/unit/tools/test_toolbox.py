@@ -544,7 +544,6 @@ def test_a_task_cancelled_the_asyncio_way_is_answered_too():
         async def job() -> None:
             await Toolbox([long, echo]).run(
                 [ask("long"), ask("echo")],
-                recorder=ToolContext().recorder,
                 context=ToolContext(),
                 on_result=lambda result: statuses.append(result.status),
             )
