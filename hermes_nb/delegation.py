@@ -54,6 +54,11 @@ class AgentTool:
         return ToolSpec(self.name, told, SCHEMA, self.guidance)
 
     @property
+    def secrets(self) -> tuple[str, ...]:
+        """The keys of its providers, and of its own sub-agents."""
+        return (*(secret for model in self.agent.models for secret in model.secrets), *self.agent.toolbox.secrets)
+
+    @property
     def options(self) -> ToolOptions:
         """Sub-agents may run side by side, and take their time: the budget and the ceiling bound them."""
         return ToolOptions(parallel_safe=True, delegate=self.agent.name, type="extension", timeout=math.inf)

@@ -15,6 +15,7 @@ import socket
 import sys
 import threading
 from abc import ABC, abstractmethod
+from contextlib import suppress
 from contextvars import Context, copy_context
 from dataclasses import fields
 from functools import partial
@@ -25,6 +26,11 @@ import anyio
 from hermes_nb.providers.remote import RemoteProvider
 from hermes_nb.providers.transport import sharing
 from hermes_nb.tools.threads import Pace, run_in_thread
+
+if sys.platform == "win32":
+    from asyncio import ProactorEventLoop as _Usual
+else:
+    from asyncio import SelectorEventLoop as _Usual
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -70,29 +76,33 @@ class OwnLane(Lane):
 
     def start(self, turn: Turn[T], ended: Ended[T], name: str) -> None:
         """Run the turn; `ended` is called when its event loop is closed."""
-        drive = partial(_context().run, ended, partial(anyio.run, turn))
+        drive = partial(_context().run, ended, partial(anyio.run, turn, backend_options={"loop_factory": _Loop}))
         self._thread = threading.Thread(target=drive, name=name, daemon=True)
         self._thread.start()
 
 
-class _Loop(asyncio.SelectorEventLoop):
-    """Keeps cancelled timers for a while, as event loops do, but nothing of the turns that have set them.
+class _Loop(_Usual):
+    """Looks hosts up in threads that can be left behind.
 
-    It has no threads of its own: those would be few for all turns, and Python's end would wait for them.
+    Those that event loops have for it are few for all turns, and a loop's end waits for them.
     """
 
     _pace = Pace()
+
+    async def getaddrinfo(self, host: Any, port: Any, **hints: Any) -> Any:
+        """Look a host up, which may take long."""
+        look_up = partial(socket.getaddrinfo, host, port, **hints)
+        return await run_in_thread(look_up, name="address", pace=self._pace, on_abandoned=_nobody_minds)
+
+
+class _SharedLoop(_Loop):
+    """Timers hold no context variables here: one that is cancelled stays for a while, but keeps no turn alive."""
 
     def call_at(
         self, when: float, callback: Callable[[*Given], object], *args: *Given, context: Context | None = None
     ) -> asyncio.TimerHandle:
         """Call a function at a time; without context variables, where none are given."""
         return super().call_at(when, callback, *args, context=Context() if context is None else context)
-
-    async def getaddrinfo(self, host: Any, port: Any, **hints: Any) -> Any:
-        """Look a host up, which may take long, in a thread that can be left behind."""
-        look_up = partial(socket.getaddrinfo, host, port, **hints)
-        return await run_in_thread(look_up, name="address", pace=self._pace, on_abandoned=_nobody_minds)
 
 
 class SharedLane(Lane):
@@ -114,8 +124,8 @@ class SharedLane(Lane):
             self._under_way += 1
 
     def _started(self) -> asyncio.AbstractEventLoop:
-        if self._loop is None:
-            loop, self._leave = _Loop(), asyncio.Event()
+        if self._loop is None or self._loop.is_closed():
+            loop, self._leave = _SharedLoop(), asyncio.Event()
             self._thread = threading.Thread(
                 target=self._serve, args=(loop, self._leave), name="hermes_nb turns", daemon=True
             )
@@ -127,7 +137,11 @@ class SharedLane(Lane):
         """The thread's body."""
         if (sniffio := sys.modules.get("sniffio")) is not None:
             sniffio.thread_local.name = "asyncio"  # or it asks for the running task each time
-        with asyncio.Runner(loop_factory=lambda: loop) as runner, sharing(loop):
+        with (
+            suppress(SystemExit, KeyboardInterrupt),  # whoever ends the loop so: the next turn gets another
+            asyncio.Runner(loop_factory=lambda: loop) as runner,
+            sharing(loop),
+        ):
             runner.run(self._wanted(leave))
 
     async def _wanted(self, leave: asyncio.Event) -> None:
@@ -147,7 +161,7 @@ class SharedLane(Lane):
         """Let the thread and its connections go before Python ends, unless a turn is under way."""
         with self._lock:
             loop, thread = self._loop, self._thread
-            if loop is None or thread is None or self._under_way:
+            if loop is None or loop.is_closed() or thread is None or self._under_way:
                 return
             loop.call_soon_threadsafe(self._leave.set)
             self._loop = None

@@ -159,12 +159,11 @@ class Run:
         self._memory = Memory()
         self._observation = self.edges.observe(request.turn_id, tracer_provider)
         store = () if session is None else (session.sink(request, self._tell_trouble),)
-        secrets = tuple(secret for stage in request.stages for provider in stage.chain for secret in provider.secrets)
         self._recorder = Recorder(
             request.turn_id,
             request.conversation_id,
             (self._observation.sink, self._memory, *sinks, *store),  # the store last: it may tell of trouble
-            redactor(secrets),
+            redactor(request.secrets),
         )
         self._future: Future[TurnResult] = Future()
         self._future.set_running_or_notify_cancel()  # whoever waits may be cancelled, the turn's result may not
@@ -324,6 +323,7 @@ class Run:
         return self._awaited().__await__()
 
     async def _awaited(self) -> TurnResult:
+        self._refuse_to_wait_for_oneself()
         with stop_button(self._interrupt_by_kernel, asyncio.current_task()) as button:
             waiting = asyncio.wrap_future(self._future)
             try:

@@ -197,7 +197,7 @@ def _settings(request: TurnRequest) -> str:
 
 def _redacted(request: TurnRequest) -> list[Message]:
     """The history that a request brings along, without the keys of its providers."""
-    redact = redactor(tuple(secret for provider in request.chain for secret in provider.secrets))
+    redact = redactor(request.secrets)
     if redact is None:
         return list(request.history)
     seeds = (redact(MessageAdded(message, index), "point") for index, message in enumerate(request.history))

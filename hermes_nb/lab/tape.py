@@ -155,8 +155,8 @@ class Tape:
         if isinstance(deed, events.Steered):
             self.run.steer_again(deed.text)
         else:
-            observed = self._observed(self._told)
-            self.run.interrupt_again(deed, when="boundary" if observed.during == "between_iterations" else "now")
+            is_between = self._observed(self._told).during in ("between_iterations", "paused")
+            self.run.interrupt_again(deed, when="boundary" if is_between else "now")
 
     def _observed(self, place: int) -> events.Interrupt:
         found = (event.what for event in self.recording.told[place:] if isinstance(event.what, events.Interrupt))

@@ -133,9 +133,9 @@ class Batch:
             slot.begun = True
             with context.under_way(), anyio.move_on_after(seconds):
                 value = await tool.invoke(arguments, context)
-                return self._bounded(slot, ToolResult(slot.call, await _told(value, context), value=value))
+                return await self._bounded(slot, ToolResult(slot.call, await _told(value, context), value=value))
         except (ToolFailed, InvalidArguments) as refusal:
-            return self._bounded(slot, _refused(slot, refusal))
+            return await self._bounded(slot, await _refused(slot, refusal, context))
         except BaseException as error:
             if ends_turn(error) or context.interrupted:
                 context.give_up()
@@ -165,9 +165,14 @@ class Batch:
             return max(0.0, self._deadline - now)
         return own if slot.options.delegate and now < self._lands else min(own, max(0.0, self._lands - now))
 
-    def _bounded(self, slot: Slot, result: ToolResult) -> ToolResult:
+    async def _bounded(self, slot: Slot, result: ToolResult) -> ToolResult:
+        """The result within its limit; what has to be written to the disk for that is written in a thread."""
         limit = slot.options.result_limit or self.box.result_limit
-        return result if results.size(result.content) <= limit else self._shortened(result, limit)
+        if results.size(result.content) > limit:
+            shorten = partial(self._shortened, result, limit)
+            with anyio.CancelScope(shield=True):  # the result is there, and an interrupt does not take it away
+                result = await run_in_thread(shorten, name="result", on_abandoned=self.context.give_up)
+        return result
 
     def _shortened(self, result: ToolResult, limit: int) -> ToolResult:
         short = results.shorten(result.content, self.box.spill, preview=min(results.PREVIEW, limit))
@@ -259,15 +264,19 @@ def _unfinished(slot: Slot) -> ToolResult:
 
 
 async def _told(value: object, context: ToolContext) -> Content:
-    """What the model reads of a value; in a thread, for what objects do to be shown may take its time."""
-    if value is None or isinstance(value, str | int | float):
+    """What the model reads of a value; in a thread, where it may take time: a long text, or an object to be shown."""
+    if (
+        value is None
+        or isinstance(value, int | float)
+        or (isinstance(value, str) and len(value) < results.RESULT_LIMIT)
+    ):
         return results.readable(value)
     return await run_in_thread(partial(results.readable, value), name="result", on_abandoned=context.give_up)
 
 
-def _refused(slot: Slot, refusal: ToolFailed | InvalidArguments) -> ToolResult:
+async def _refused(slot: Slot, refusal: ToolFailed | InvalidArguments, context: ToolContext) -> ToolResult:
     if isinstance(refusal, ToolFailed):
-        return ToolResult(slot.call, refusal.content, "error", refusal.error_type)
+        return ToolResult(slot.call, await _told(refusal.content, context), "error", refusal.error_type)
     return ToolResult(slot.call, results.error_text(str(refusal)), "error", "invalid_arguments")
 
 

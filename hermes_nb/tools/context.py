@@ -35,7 +35,7 @@ class ToolFailed(HermesError):
 
     def __init__(self, content: Content, error_type: str = "tool_failed") -> None:
         super().__init__(content if isinstance(content, str) else error_type)
-        self.content = content
+        self.content = content if isinstance(content, str | tuple | list) else str(content)
         self.error_type = error_type
 
 

@@ -184,24 +184,29 @@ class FunctionTool(Generic[P, R]):
         return inspect.iscoroutinefunction(inner) or inspect.iscoroutinefunction(call)
 
     async def invoke(self, arguments: Mapping[str, Any], context: ToolContext) -> object:
-        """Validate the arguments and call the function: a plain one in a thread, an async one in the tools' loop."""
-        keywords = self.signature.validate(arguments)
-        if name := self.signature.context_parameter:
-            keywords[name] = context
+        """Validate the arguments and call the function: a plain one in a thread, an async one in the tools' loop.
+
+        The arguments are validated there too: annotations may bring functions of the user's along.
+        """
+
+        def call() -> Any:
+            keywords = self.signature.validate(arguments)
+            if name := self.signature.context_parameter:
+                keywords[name] = context
+            return cast("Callable[..., Any]", self.function)(**keywords)
 
         def abandoned() -> None:
             context.give_up()
             told = f"{self.spec.name} still runs in its thread; nobody waits for its result"
             context.recorder.tell(Degraded("tool", told))
 
-        call = functools.partial(cast("Callable[..., Any]", self.function), **keywords)
         if not self.is_async:
             value = await run_in_thread(call, name=f"tool {self.spec.name}", pace=self._pace, on_abandoned=abandoned)
             if inspect.isasyncgen(value):
                 value = _collected(value)
             if not inspect.isawaitable(value):
                 return value
-            call = functools.partial(_itself, value)
+            return await context.loop.run(functools.partial(_itself, value), on_abandoned=abandoned)
         return await context.loop.run(call, on_abandoned=abandoned)
 
 

@@ -84,7 +84,7 @@ class ToolLoop:
             end()
 
     def _started(self) -> asyncio.AbstractEventLoop:
-        if self._loop is None:
+        if self._loop is None or self._loop.is_closed():  # a task that a tool has left behind may end it
             self._loop, stop = asyncio.new_event_loop(), asyncio.Event()
             self._ends.append(weakref.finalize(self, _stop, self._loop, stop))
             in_thread("async tools", _serving(self._loop, stop))
@@ -95,7 +95,7 @@ def _serving(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> Callable[[
     """The thread's body; it cancels what is left at the end."""
 
     def serve() -> None:
-        with asyncio.Runner(loop_factory=lambda: loop) as runner:
+        with suppress(SystemExit, KeyboardInterrupt), asyncio.Runner(loop_factory=lambda: loop) as runner:
             runner.run(stop.wait())
 
     return serve

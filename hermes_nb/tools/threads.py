@@ -26,8 +26,8 @@ IDLE = 10.0
 """Seconds that a free thread waits for another call."""
 
 BRIEF = 0.0005
-"""Seconds that the event loop itself waits for a call of something that was done by then the last time: as most tools
-are, and a way through the loop's own queue would cost more than they do."""
+"""Seconds that the event loop itself waits for a tool whose last call was this quick: a way through the loop's queue
+would cost more than most tools take."""
 
 
 class _Worker(threading.Thread):
@@ -50,6 +50,12 @@ class _Worker(threading.Thread):
         if not worker.is_alive():
             worker.start()
 
+    @classmethod
+    def begin_anew(cls) -> None:
+        """In a forked process, in which threads do not live on, and one of them may have held the lock."""
+        cls.free.clear()
+        cls.lock = threading.Lock()
+
     def run(self) -> None:
         """The thread's body."""
         while (job := self._next()) is not None:
@@ -71,7 +77,7 @@ class _Worker(threading.Thread):
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_Worker.free.clear)  # threads do not live on in a forked process
+    os.register_at_fork(after_in_child=_Worker.begin_anew)
 
 
 def in_thread(name: str, job: Callable[[], None]) -> None:
@@ -80,7 +86,7 @@ def in_thread(name: str, job: Callable[[], None]) -> None:
 
 
 class Pace:
-    """Whether a function is quick, as its last call was; of the first one it is believed."""
+    """Remembers whether the last call of a function was quick; before the first, it is taken to be."""
 
     def __init__(self) -> None:
         self.quick = True

@@ -82,6 +82,11 @@ class Toolbox:
         for name, value in fields.items():
             object.__setattr__(self, name, value)
 
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """What sub-agents among the tools must never tell: the keys of their providers."""
+        return tuple(secret for tool in self.tools.values() for secret in getattr(tool, "secrets", ()))
+
     def offered(self, *, shortened: bool) -> tuple[ToolSpec, ...]:
         """What the model is told of, with the reader of stored results once a result was shortened."""
         return self.specs if self.reader is None or not shortened else (*self.specs, self.reader.spec)

@@ -18,8 +18,6 @@ from hermes_nb.vocabulary.events import Paused
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from hermes_nb.vocabulary.events import Point
-
 Source = Literal["user", "kernel", "parent", "ceiling"]
 
 
@@ -179,9 +177,9 @@ class Inbox:
         return self._wake is not None
 
     @property
-    def latency(self) -> float:
-        """Seconds since the interrupt was asked for."""
-        return time.monotonic() - self._requested_at
+    def latency(self) -> float | None:
+        """Seconds since the interrupt was asked for; None where nobody did, as when a tool raises one."""
+        return time.monotonic() - self._requested_at if self._asked_by else None
 
     # ------------------------------------------------------------------------------------- from the turn
 
@@ -217,7 +215,7 @@ class Inbox:
         if self._scope is not None:
             self._scope.deadline = anyio.current_time() + seconds
 
-    async def boundary(self, tell: Callable[[Point], None]) -> None:
+    async def boundary(self, tell: Callable[[Paused], None]) -> None:
         """Stand between two iterations: end here if that was asked, wait here while paused.
 
         Raises:

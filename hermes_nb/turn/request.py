@@ -111,6 +111,13 @@ class TurnRequest:
     handover: Handover | None = None
 
     @property
+    def secrets(self) -> tuple[str, ...]:
+        """The keys of every provider that the turn or a sub-agent of it may ask."""
+        stages = tuple(self.stages)
+        own = (secret for stage in stages for provider in stage.chain for secret in provider.secrets)
+        return (*own, *(secret for stage in stages for secret in stage.toolbox.secrets))
+
+    @property
     def stages(self) -> Iterator[TurnRequest]:
         """This request, and those of the agents that take the turn over, in their order."""
         request: TurnRequest | None = self

@@ -18,7 +18,7 @@ from hermes_nb.policies.thinking import ThinkingFilter
 from hermes_nb.policies.tokens import TokenMeter
 from hermes_nb.tools.loops import ToolLoop
 from hermes_nb.tools.saving import Saves
-from hermes_nb.tools.stored import READER
+from hermes_nb.tools.stored import is_shortened
 from hermes_nb.turn.chain import Chain
 from hermes_nb.turn.prompting import NAMELESS, Wire, facts, system_prompt, with_identity
 from hermes_nb.turn.result import ExitReason, TurnResult
@@ -158,7 +158,7 @@ class TurnState:
         self.history = list(request.history)
         self.wire = Wire(request.history)
         self._call_ids = {call.id for message in request.history for call in message.tool_calls}
-        self.shortened = any(message.role == "tool" and READER in message.text for message in request.history)
+        self.shortened = any(message.role == "tool" and is_shortened(message.text) for message in request.history)
         self._begin_system_prompt()
         self.tell_budget("grant", self.budget.view())
         self.add(Message("user", request.prompt, facts=facts(request.day, self.system, self.history)))

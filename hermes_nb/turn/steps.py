@@ -55,7 +55,7 @@ async def admit(state: TurnState) -> Admission | None:
     if state.ending is not None:
         return None
     state.hand_over()
-    await state.inbox.boundary(state.recorder.tell)
+    await _boundary(state)
     ceiling = state.ceiling
     if not ceiling and (view := state.budget.charge()):
         state.counts.iterations += 1
@@ -71,6 +71,17 @@ async def admit(state: TurnState) -> Admission | None:
     state.counts.graces += 1
     state.in_grace = True
     return Admission(state.counts.iterations, state.budget.mark(), grace=True)
+
+
+async def _boundary(state: TurnState) -> None:
+    """Stand between two iterations, perhaps paused; what is said of an interrupt there depends on it."""
+    state.doing = "between_iterations"
+
+    def tell(point: events.Paused) -> None:
+        state.doing = "paused" if point.status == "paused" else "between_iterations"
+        state.recorder.tell(point)
+
+    await state.inbox.boundary(tell)
 
 
 def enter(state: TurnState, admission: Admission) -> None:

@@ -154,6 +154,40 @@ def test_a_tool_that_waits_for_the_end_of_its_own_turn_is_told_so(depth):
     assert "cannot wait for its own end" in ended[0].result
 
 
+def test_an_async_tool_that_awaits_its_own_turn_is_told_so():
+    runs = []
+
+    @hn.tool
+    async def wait_for_myself() -> str:
+        """Waits for its own turn."""
+        return (await runs[0]).text
+
+    turn = agent(call("wait_for_myself"), say("ok"), tools=[wait_for_myself]).start("q", session=False, paused=True)
+    runs.append(turn)
+    turn.resume()
+    result = turn.result(timeout=20)
+
+    assert result.completed
+    assert "cannot wait for its own end" in result.messages[2].text
+
+
+def test_a_task_of_a_tool_that_ends_the_loop_takes_no_other_tool_along():
+    @hn.tool
+    async def leave() -> str:
+        """Leaves, in a task of its own."""
+
+        async def go() -> None:
+            raise SystemExit(3)
+
+        await asyncio.create_task(go())
+        return "never"
+
+    result = run(agent(call("leave"), call("loop_of_tools"), say("ok"), tools=[leave, loop_of_tools]))
+
+    assert result.completed
+    assert result.messages[4].text.isdigit()
+
+
 def test_a_turn_leaves_no_loop_and_no_pending_task_behind():
     left = []
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+from concurrent.futures import Future
 
 import anyio
 
@@ -122,6 +123,44 @@ def test_an_interrupt_is_told_before_the_turn_can_end_by_it_so_that_a_replay_mee
     assert [e.what.status for e in run.events if e.what.kind == "interrupt"] == ["requested", "observed"]
     assert hn.replay(run).result().exit_reason is hn.ExitReason.INTERRUPTED_BY_USER
     assert not run.interrupt()
+
+
+def observed(run: hn.Run) -> events.Interrupt:
+    return next(e.what for e in run.events if isinstance(e.what, events.Interrupt) and e.what.status == "observed")
+
+
+def test_an_interrupt_between_two_iterations_is_told_as_that():
+    run = agent(call("population", city="Lyon"), say("ok")).start("q", session=False, paused=True)
+    run.step()
+    assert wait_for(lambda: run.state == "paused" and run.budget.view().used == 1)
+    run.interrupt()
+    run.result()
+    again = hn.replay(run)
+    again.result()
+
+    assert (observed(run).during, observed(again).during) == ("paused", "between_iterations")
+
+    ready = Future()
+
+    def stop(event):
+        if event.what.kind == "tool" and event.phase == "ended":
+            ready.result().interrupt(when="boundary")
+
+    run = agent(call("population", city="Lyon"), say("ok")).start("q", session=False, sinks=[stop])
+    ready.set_result(run)
+    assert run.result().interrupted
+    assert observed(run).during == "between_iterations"
+
+
+def test_an_interrupt_that_nobody_asked_for_took_no_time():
+    @hn.tool
+    def stop() -> None:
+        """Stops."""
+        raise KeyboardInterrupt
+
+    run = agent(call("stop"), say("ok"), tools=[stop]).start("q", session=False)
+    assert run.result().exit_reason == "interrupted_by_kernel"
+    assert observed(run).latency is None
 
 
 def test_an_interrupted_stream_keeps_the_text_that_had_come():

@@ -32,6 +32,27 @@ def nested(levels: int, **lead) -> hn.Agent:
 # ---------------------------------------------------------------------------------------- together
 
 
+@pytest.mark.parametrize("levels", [1, 2])
+def test_keys_of_sub_agents_are_told_to_nobody(home, levels):
+    """Servers repeat what they were sent, keys too."""
+
+    def echo(request):
+        return said(f"you sent {request.headers['authorization']}")
+
+    with Server(always(echo)) as server:
+        below = over(server, name="below")
+        for level in range(levels):
+            below = agent(call("next", task="t"), say("ok"), tools=[below.as_tool(name="next")], name=f"level {level}")
+        turn = below.start("q")
+        result = turn.result()
+
+    kept = b"".join(path.read_bytes() for path in home.rglob("*") if path.is_file())
+    assert "you sent" in repr(turn.events)
+    assert "sk-sub-0001" not in repr((turn.events, result, turn.trace.spans_df().to_dict()))
+    assert b"you sent" in kept
+    assert b"sk-sub-0001" not in kept
+
+
 def test_a_sub_agent_works_under_the_same_trace_and_on_the_same_budget():
     helper = hn.Agent(script(call("population", city="Lyon"), say("522,000")), tools=[population], name="searcher")
     lead = agent(call("searcher", task="Lyon?"), say("Lyon has 522,000."), tools=[helper.as_tool(budget=5)])

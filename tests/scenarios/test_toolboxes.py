@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 import time
 
+import pytest
+
 import hermes_nb as hn
 from hermes_nb.testing import call, calls, say, script
 from tests.support.scripts import run
@@ -60,3 +62,28 @@ def test_the_limits_of_a_toolbox_are_those_of_the_turn():
 
     assert len(result.messages[2].text) < 2_200
     assert "given up" in result.messages[4].text
+
+
+@pytest.mark.parametrize(
+    ("answer", "offered"), [("read_result reads results", []), ("page " * 100_000, ["read_result"])]
+)
+def test_the_reader_of_results_is_offered_in_the_next_turn_only_where_one_was_shortened(tmp_path, answer, offered):
+    """Another list of tools costs what a server has kept of the prompt."""
+
+    @hn.tool
+    def look() -> str:
+        """Looks."""
+        return answer
+
+    seen = []
+
+    def last(request):
+        seen.append([tool.name for tool in request.tools])
+        return say("ok")
+
+    session = hn.Session(tmp_path / "turns.db")
+    made = hn.Agent(script(call("look"), say("ok"), last), tools=[look])
+    made.run("q", session=session)
+    made.run("again", session=session)
+
+    assert seen == [["look", *offered]]

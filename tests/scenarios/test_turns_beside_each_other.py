@@ -7,20 +7,25 @@ import contextvars
 import gc
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
 import threading
 import weakref
+from typing import Annotated
 
 import anyio
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
+from pydantic import AfterValidator
 
 import hermes_nb as hn
 from hermes_nb import lanes
 from hermes_nb.lanes import SharedLane
 from hermes_nb.testing import no_waiting, say, script
+from hermes_nb.tools import results
+from hermes_nb.tools.threads import _Worker, in_thread
 from tests.support import answers
 from tests.support.scripts import population
 from tests.support.server import Server, always, slow, stall, status
@@ -415,6 +420,100 @@ def test_a_host_that_is_looked_up_for_long_holds_up_nobody_else(monkeypatch):
     assert all(ends)
 
 
+@pytest.mark.parametrize("sinks", [[], [lambda _: None]], ids=["shared", "own"])
+def test_an_interrupt_does_not_wait_until_a_host_has_been_looked_up(monkeypatch, sinks):
+    go, waiting, look_up = threading.Event(), threading.Event(), socket.getaddrinfo
+
+    def slow_for_one(host, *rest, **hints):
+        if host == "slow.invalid":
+            waiting.set()
+            go.wait(60)
+        return look_up(host, *rest, **hints)
+
+    monkeypatch.setattr(socket, "getaddrinfo", slow_for_one)
+    slowly = hn.OpenAIChat("m", base_url="http://slow.invalid/v1", api_key="k-12345678")
+    run = hn.Agent(slowly).start("q", session=False, sinks=sinks)
+    assert waiting.wait(20)
+    run.interrupt()
+    ended = run.wait(20)
+    go.set()
+
+    assert ended
+    assert run.result().exit_reason == "interrupted_by_user"
+
+
+def test_what_checks_the_arguments_of_a_tool_holds_up_nobody_else():
+    """Annotations may bring functions of the user's along."""
+    reached, go = threading.Event(), threading.Event()
+
+    def slowly(city: str) -> str:
+        reached.set()
+        go.wait(60)
+        return city
+
+    def visit(city):
+        """Visits a city."""
+        return f"visited {city}"
+
+    visit.__annotations__ = {"city": Annotated[str, AfterValidator(slowly)], "return": str}
+    with Server(always(calling("visit", city="Lyon"))) as server:
+        held = asked(server, visit).start("q", session=False)
+        assert reached.wait(20)
+        beside = asked(server, population).start("q", session=False)
+        done = beside.wait(20)
+        go.set()
+        texts = [message.text for message in held.result(20).messages]
+
+    assert done
+    assert "visited Lyon" in texts
+
+
+def test_a_long_result_is_put_aside_without_holding_up_anybody(monkeypatch, home):
+    reached, go, shorten = threading.Event(), threading.Event(), results.shorten
+
+    def slowly(*given, **limits):
+        reached.set()
+        go.wait(60)
+        return shorten(*given, **limits)
+
+    @hn.tool
+    def archive() -> str:
+        """Much."""
+        return "page " * 100_000
+
+    monkeypatch.setattr(results, "shorten", slowly)
+    with Server(always(calling("archive"))) as server:
+        held = asked(server, archive).start("q")
+        assert reached.wait(20)
+        done = asked(server, population).start("q", session=False).wait(20)
+        held.interrupt()
+        go.set()
+        result = held.result(20)
+
+    assert done
+    assert "read_result" in result.messages[2].text  # it was there when the interrupt came
+
+
+@pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt])
+def test_after_a_lane_has_come_to_a_bad_end_the_next_turn_gets_another(monkeypatch, error):
+    lane = SharedLane()
+    monkeypatch.setattr(lanes, "SHARED", lane)
+
+    def end():
+        raise error
+
+    with Server(always(answers.say("hi"))) as server:
+        assert asked(server).run("q", session=False).text == "hi"
+        first = lane._thread
+        lane._loop.call_soon_threadsafe(end)
+        first.join(20)
+        again = asked(server).run("q", session=False)
+        lane.close()
+
+    assert again.text == "hi"
+    assert lane._thread is not first
+
+
 PROGRAM = """
 import hermes_nb as hn
 
@@ -444,6 +543,19 @@ def test_a_forked_process_has_a_lane_of_its_own_and_leaves_the_parents_alone():
         _, ended = os.waitpid(child, 0)
         assert run.result(20).text == "parent"
         assert asked(server).run("q", session=False).text == "again"
+
+    assert os.waitstatus_to_exitcode(ended) == 0
+
+
+def test_a_process_that_is_forked_while_a_tool_is_handed_over_can_run_tools():
+    done = threading.Event()
+    with _Worker.lock:
+        child = os.fork()
+        if child == 0:
+            signal.alarm(20)
+            in_thread("tool", done.set)
+            os._exit(0 if done.wait(10) else 1)
+    _, ended = os.waitpid(child, 0)
 
     assert os.waitstatus_to_exitcode(ended) == 0
 

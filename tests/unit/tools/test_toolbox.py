@@ -348,6 +348,18 @@ def test_a_failure_in_the_tools_own_words():
     assert (batch.texts, batch.results[0].error_type) == (["closed on Mondays"], "closed")
 
 
+@pytest.mark.parametrize("content", [ValueError("closed"), 7, ["a", "b"], "lone \ud800 " * 30_000, None])
+def test_a_failure_in_any_words_is_told_and_nothing_breaks(content, tmp_path):
+    @tool
+    def fails() -> None:
+        raise ToolFailed(content)
+
+    batch = run_batch([fails], ask("fails"), spill=tmp_path)
+    assert batch.raised is None
+    assert batch.statuses == ["error"]
+    assert str(content)[:4] in batch.texts[0] or batch.texts == ['["a", "b"]']
+
+
 class Unusual(BaseException):
     """Neither an exception nor an interrupt."""
 
