@@ -9,6 +9,7 @@ from hermes_nb.lab.recording import recording_of
 from hermes_nb.lab.trajectories import Trajectory
 from hermes_nb.vocabulary.failures import ConfigurationError
 from hermes_nb.vocabulary.messages import Message, ToolCall
+from hermes_nb.vocabulary.texts import json_object
 
 if TYPE_CHECKING:
     from hermes_nb.agent import Agent
@@ -74,16 +75,13 @@ def _theirs(message: Message) -> Any:
         return ChatMessageTool(content=message.text, tool_call_id=message.tool_call_id, function=message.name)
     if message.role == "user":
         return ChatMessageUser(content=message.text)
-    calls = [TheirCall(id=c.id, function=c.name, arguments=_arguments(c.arguments)) for c in message.tool_calls]
+    calls = [TheirCall(id=c.id, function=c.name, arguments=_arguments(c)) for c in message.tool_calls]
     return ChatMessageAssistant(content=message.text, tool_calls=calls or None)
 
 
-def _arguments(text: str) -> dict[str, Any]:
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
-        found = None
-    return found if isinstance(found, dict) else {"_raw": text}
+def _arguments(call: ToolCall) -> dict[str, Any]:
+    found = json_object(call.arguments)
+    return {"_raw": call.arguments} if found is None else found
 
 
 def _output(result: TurnResult) -> Any:

@@ -8,6 +8,7 @@ import secrets
 from typing import TYPE_CHECKING, Any, Literal
 
 from hermes_nb.vocabulary.messages import ToolCall
+from hermes_nb.vocabulary.texts import json_object
 
 if TYPE_CHECKING:
     from hermes_nb.providers.base import OnText
@@ -21,11 +22,8 @@ def call_in_text(reply: Reply, tools: tuple[ToolSpec, ...]) -> ToolCall | None:
     if reply.tool_calls or reply.finish_reason != "stop":
         return None
     text = re.sub(r"^```json\s*(.*?)\s*```$", r"\1", reply.text.strip(), flags=re.DOTALL)
-    try:
-        said = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(said, dict) or said.keys() != {"name", "arguments"} or not isinstance(said["arguments"], dict):
+    said = json_object(text)
+    if said is None or said.keys() != {"name", "arguments"} or not isinstance(said["arguments"], dict):
         return None
     if said["name"] not in [tool.name for tool in tools]:
         return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -19,6 +18,7 @@ from hermes_nb.providers.settings import (
     on_this_machine,
     place_of,
 )
+from hermes_nb.vocabulary.texts import json_object
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -196,7 +196,12 @@ def _tool(spec: ToolSpec) -> dict[str, Any]:
 
 
 def _use(call: ToolCall) -> dict[str, Any]:
-    return {"type": "tool_use", "id": _id(call.id), "name": _name(call.name), "input": _input(call.arguments)}
+    return {
+        "type": "tool_use",
+        "id": _id(call.id),
+        "name": _name(call.name),
+        "input": json_object(call.arguments) or {},
+    }
 
 
 def _id(identity: str) -> str:
@@ -206,15 +211,6 @@ def _id(identity: str) -> str:
 
 def _name(name: str) -> str:
     return _id(name)[:128]
-
-
-def _input(arguments: str) -> dict[str, Any]:
-    """The arguments as an object; those that never were one go back empty."""
-    try:
-        value = json.loads(arguments)
-    except (ValueError, RecursionError):
-        return {}
-    return value if isinstance(value, dict) else {}
 
 
 def _parts(content: Content) -> list[dict[str, Any]]:

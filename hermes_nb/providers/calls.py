@@ -11,7 +11,7 @@ import secrets
 from typing import TYPE_CHECKING
 
 from hermes_nb.vocabulary.messages import ToolCall
-from hermes_nb.vocabulary.texts import mended
+from hermes_nb.vocabulary.texts import json_object, mended
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,7 +37,7 @@ class _Slot:
     @property
     def complete(self) -> bool:
         """The arguments are a whole JSON object."""
-        return bool(self.parts) and self.parts[-1].rstrip().endswith("}") and _is_object(self.text)
+        return bool(self.parts) and self.parts[-1].rstrip().endswith("}") and json_object(self.text) is not None
 
     def differs(self, identity: str, name: str, arguments: str) -> bool:
         """Whether a delta that landed here begins another call."""
@@ -59,13 +59,6 @@ class _Slot:
         if self.parts == ["{}"] and arguments.lstrip().startswith("{"):
             self.parts.clear()  # a placeholder before the real arguments
         self.parts.append(arguments)
-
-
-def _is_object(text: str) -> bool:
-    try:
-        return isinstance(json.loads(text), dict)
-    except (ValueError, RecursionError):
-        return False
 
 
 class Calls:

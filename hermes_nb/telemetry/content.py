@@ -14,6 +14,7 @@ from hermes_nb.telemetry.rows import FINISH_REASONS
 from hermes_nb.telemetry.values import plain
 from hermes_nb.vocabulary import events
 from hermes_nb.vocabulary.growing import common_length
+from hermes_nb.vocabulary.texts import json_object
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -162,11 +163,8 @@ def _call(call: ToolCall, redact: Redact) -> dict[str, Any]:
 
 def arguments(text: str, redact: Redact = str) -> Any:
     """A call's arguments as data; as the text they are, if they are no JSON object."""
-    try:
-        found = json.loads(text or "{}")
-    except (ValueError, RecursionError):
-        return redact(text)
-    return _redacted(found, redact) if isinstance(found, dict) else redact(text)
+    found = json_object(text or "{}")
+    return redact(text) if found is None else _redacted(found, redact)
 
 
 def _redacted(value: Any, redact: Redact) -> Any:

@@ -10,7 +10,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from hermes_nb.vocabulary.messages import Message
-from hermes_nb.vocabulary.texts import mended
+from hermes_nb.vocabulary.texts import json_object, mended
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -165,23 +165,12 @@ def sendable(arguments: str) -> str:
 
     What only Python takes for JSON becomes text: `NaN` and the like.
     """
-    try:
-        value = json.loads(arguments)
-    except (ValueError, RecursionError):
-        return "{}"
-    if not isinstance(value, dict):
+    value = json_object(arguments)
+    if value is None:
         return "{}"
     if _PERHAPS_NO_NUMBER.search(arguments) and (strict := json.loads(arguments, parse_constant=str)) != value:
         return mended(json.dumps(strict, ensure_ascii=False))
     return mended(arguments)
-
-
-def readable(arguments: str) -> bool:
-    """Whether a call's arguments are a JSON object."""
-    try:
-        return isinstance(json.loads(arguments), dict)
-    except (ValueError, RecursionError):
-        return False
 
 
 # --------------------------------------------------------------------------------------- repair
@@ -232,7 +221,7 @@ def _distinct(calls: Sequence[ToolCall]) -> Iterator[ToolCall]:
 def _result(call: ToolCall, found: Message | None) -> Message:
     if found is None:
         return Message("tool", NO_RESULT, tool_call_id=call.id, name=call.name)
-    if not readable(call.arguments) and BROKEN_ARGUMENTS not in found.text:
+    if json_object(call.arguments) is None and BROKEN_ARGUMENTS not in found.text:
         return replace(found, content=f"{BROKEN_ARGUMENTS}\n\n{found.text}")
     return found
 
