@@ -26,7 +26,7 @@ from hermes_nb.vocabulary.budget import IterationBudget
 from hermes_nb.vocabulary.events import Delta, Event, Sink
 from hermes_nb.vocabulary.failures import ConfigurationError, RunInProgress
 from hermes_nb.vocabulary.messages import Message
-from hermes_nb.vocabulary.places import home
+from hermes_nb.vocabulary.places import results_of
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -221,7 +221,7 @@ class Agent:
         try:
             return self._started(request, session, sinks, tracer_provider, paused=paused)
         except BaseException:
-            session.close_turn(request.turn_id)
+            session.close_turn()
             raise
 
     def _started(
@@ -236,10 +236,10 @@ class Agent:
         call = call_under_way.get()
         if call is not None and call.turn is not None:
             request = _below(request, call.turn.request.policies.delegation)
-        spill = None if session is None else home() / "results" / request.conversation_id
+        spill = None if session is None else results_of(request.conversation_id)
         request = replace(request, toolbox=self.toolbox.fitted(self.models[0].context_window, spill))
         request = request if self.faults is None else self.faults.inject(request)
-        budget = self.budget if isinstance(self.budget, IterationBudget) else IterationBudget(self.budget)
+        budget = IterationBudget.of(self.budget)
         run = Run(self, request, budget, session=session, sinks=sinks, tracer_provider=tracer_provider, paused=paused)
         if call is not None:
             call.interest.follow(run)

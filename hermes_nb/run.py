@@ -427,7 +427,7 @@ class Run:
         """Let go of the session before anybody is told of the end, so that the next turn may start at once."""
         try:
             if self._session is not None:
-                self._session.close_turn(self.turn_id)
+                self._session.close_turn()
         except Exception:
             logger.warning("the session of turn %s could not be closed", self.turn_id, exc_info=True)
 

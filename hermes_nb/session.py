@@ -183,7 +183,7 @@ class Session:
         self.logbook.store.writer(request.turn_id, self.id).obstacle = request.disk
         return self.logbook.sink(on_trouble)
 
-    def close_turn(self, turn_id: str) -> None:  # noqa: ARG002  there is only one
+    def close_turn(self) -> None:
         """Give the right to write back."""
         if self._lease is not None:
             self._lease.close()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 from hermes_nb.agent import Agent
 from hermes_nb.arguments import coerced
 from hermes_nb.lab.recording import recording_of
-from hermes_nb.lab.stages import budget_of, decided, live, opening, results_of, staged
+from hermes_nb.lab.stages import decided, live, opening, staged
 from hermes_nb.lab.tape import Tape
 from hermes_nb.run import Run
 from hermes_nb.session import Session
@@ -17,6 +17,7 @@ from hermes_nb.turn.request import Handover
 from hermes_nb.vocabulary import events
 from hermes_nb.vocabulary.budget import IterationBudget
 from hermes_nb.vocabulary.failures import ConfigurationError, ReplayMismatch
+from hermes_nb.vocabulary.places import results_of
 
 if TYPE_CHECKING:
     import os
@@ -91,7 +92,7 @@ def replay(  # noqa: PLR0913  one argument for each question, all but one by key
         fork = None
         if until is not None and agent is not None:
             spill = None if place is None else results_of(request.conversation_id)
-            fork = Handover(until, live(request, agent, spill), budget_of(agent), history)
+            fork = Handover(until, live(request, agent, spill), IterationBudget.of(agent.budget), history)
         request = staged(request, tape, found, fork)
         run = Replay(
             agent or _stand_in(request), request, found[0].budget, tape=tape,
@@ -100,7 +101,7 @@ def replay(  # noqa: PLR0913  one argument for each question, all but one by key
         run.begin(steer)
     except BaseException:
         if place is not None:
-            place.close_turn(request.turn_id)
+            place.close_turn()
         raise
     return run
 

@@ -14,7 +14,7 @@ from hermes_nb.turn.request import Handover, TurnRequest
 from hermes_nb.turn.settings import sizes_of
 from hermes_nb.vocabulary import events
 from hermes_nb.vocabulary.budget import IterationBudget
-from hermes_nb.vocabulary.places import home
+from hermes_nb.vocabulary.places import results_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -52,13 +52,8 @@ def decided(tape: Tape, agent: Agent | None, *, live_tools: bool) -> list[Decide
     found = [Decided(_recorded(tape, stage), _budget(stage, used)) for stage, used in zip(stages, before, strict=False)]
     if agent is not None:
         tried = _tried(tape, stages[-1], agent, live_tools=live_tools)
-        found[-1] = Decided({**found[-1].fields, **tried}, budget_of(agent))
+        found[-1] = Decided({**found[-1].fields, **tried}, IterationBudget.of(agent.budget))
     return found
-
-
-def budget_of(agent: Agent) -> IterationBudget:
-    """The agent's budget; a new one where it is a number."""
-    return agent.budget if isinstance(agent.budget, IterationBudget) else IterationBudget(agent.budget)
 
 
 def _budget(stage: Stage, before: int) -> IterationBudget:
@@ -131,11 +126,6 @@ def live(request: TurnRequest, agent: Agent, spill: Path | None) -> TurnRequest:
         system="",
     )
     return own if agent.faults is None else agent.faults.inject(own)
-
-
-def results_of(conversation_id: str) -> Path:
-    """Where the long results of a conversation are kept."""
-    return home() / "results" / conversation_id
 
 
 # --------------------------------------------------------------------------------------- one stage

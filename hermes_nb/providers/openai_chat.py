@@ -30,7 +30,9 @@ if TYPE_CHECKING:
     from hermes_nb.vocabulary.messages import Message, ToolCall, ToolSpec
 
 _OWNED = frozenset({"messages", "tools", "stream_options"})
-_REFUSED = r"unknown|unexpected|not (?:allowed|permitted|supported)|extra|unrecognized|forbidden"
+_REFUSED = re.compile(
+    r"unknown|unexpected|not (?:allowed|permitted|supported)|extra|unrecognized|forbidden", re.IGNORECASE
+)
 _REASONING_MODELS = re.compile(r"o\d|gpt-5", re.IGNORECASE)
 
 
@@ -185,10 +187,7 @@ class ChatDialect:
         """Learn which field a server refuses, or misses."""
         said = failure.message
         if "reasoning_content" in said:
-            refused = re.search(
-                r"unknown|unexpected|not (?:allowed|permitted|supported)|extra|unrecognized", said, re.IGNORECASE
-            )
-            wanted = not refused
+            wanted = not _REFUSED.search(said)
             if self._send_reasoning is wanted:
                 return False
             self._send_reasoning = wanted

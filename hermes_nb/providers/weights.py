@@ -350,7 +350,3 @@ EMBEDDED = Weights(
     ),
 )
 """Qwen2.5-Coder-0.5B-Instruct, Q4_K_M: 491 MB, 478 MB to download."""
-
-find_model = EMBEDDED.find
-fetch_model = EMBEDDED.fetch
-remove_model = EMBEDDED.remove

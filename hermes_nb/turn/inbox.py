@@ -167,11 +167,6 @@ class Inbox:
             self._call(self._rouse)
 
     @property
-    def interrupted_by(self) -> Source | None:
-        """Who asked for the turn's end, if anybody did."""
-        return self._source
-
-    @property
     def waiting(self) -> bool:
         """The turn is paused and stands at a boundary."""
         return self._wake is not None

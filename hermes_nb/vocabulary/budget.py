@@ -53,6 +53,11 @@ class IterationBudget:
         self._parent: IterationBudget | None = None
         self._lock = threading.Lock()
 
+    @classmethod
+    def of(cls, budget: IterationBudget | int) -> IterationBudget:
+        """The budget that is given, or a new one of so many iterations."""
+        return budget if isinstance(budget, cls) else cls(budget)  # type: ignore[arg-type]  # a number then
+
     def consume(self) -> bool:
         """Take one iteration; False when nothing is left here or above."""
         return self.charge() is not None
