@@ -81,6 +81,13 @@ def on_post_page(output: str, **_: Any) -> str:
     return FOREIGN.sub("", output).replace("<table style=", '<table class="record" style=')
 
 
+def others_do_not() -> str:
+    """The README's table of what the library does that others do not."""
+    readme = (ROOT / "README.md").read_text()
+    [table] = re.findall(r"## What it does that others do not\n\n(.*?)\n\n", readme, re.DOTALL)
+    return table.replace("(docs/", "(")
+
+
 def loop() -> str:
     """The source of the loop."""
     return f"```python\n{inspect.getsource(run_turn)}```"
