@@ -84,8 +84,8 @@ def on_post_page(output: str, **_: Any) -> str:
 def others_do_not() -> str:
     """The README's table of what the library does that others do not."""
     readme = (ROOT / "README.md").read_text()
-    [table] = re.findall(r"## What it does that others do not\n\n(.*?)\n\n", readme, re.DOTALL)
-    return table.replace("(docs/", "(")
+    tables: list[str] = re.findall(r"## What it does that others do not\n\n(.*?)\n\n", readme, re.DOTALL)
+    return tables[0].replace("(docs/", "(")
 
 
 def loop() -> str:
