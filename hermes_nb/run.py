@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import threading
 from concurrent.futures import Future, wait
-from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 from weakref import WeakValueDictionary
@@ -18,7 +16,8 @@ from hermes_nb.lanes import lane_for
 from hermes_nb.tools.context import call_under_way
 from hermes_nb.turn.inbox import Inbox
 from hermes_nb.turn.loop import run_turn
-from hermes_nb.turn.recorder import Recorder, is_control_c
+from hermes_nb.turn.memory import Memory
+from hermes_nb.turn.recorder import Recorder
 from hermes_nb.turn.redaction import redactor
 from hermes_nb.vocabulary import events
 from hermes_nb.vocabulary.failures import ConfigurationError
@@ -65,58 +64,6 @@ class Edges(Protocol):
 
     def end_with_this_cell(self) -> None:
         """Stop was pressed while a cell waited: the cells that follow it in the queue are not run."""
-
-
-class Memory:
-    """Keeps the events of a run for those who come later; pieces of replies only while they are streaming."""
-
-    def __init__(self) -> None:
-        self._events: list[Event] = []
-        self._sinks: list[Sink] = []
-        self._first_delta: int | None = None
-        self._lock = threading.Lock()
-
-    def __call__(self, event: Event) -> None:
-        """Keep an event, and pass it on."""
-        with self._lock:
-            kind = type(event.what)
-            if kind is events.Delta and self._first_delta is None:
-                self._first_delta = len(self._events)
-            elif kind is events.Chat and event.phase == "ended":
-                self._forget_deltas()
-            self._events.append(event)
-            sinks = tuple(self._sinks)
-        for sink in sinks:
-            try:
-                sink(event)
-            except BaseException as error:
-                if is_control_c(error):
-                    raise
-                logger.warning("a watcher of turn %s failed and is told nothing more", event.turn_id, exc_info=True)
-                self.unsubscribe(sink)
-
-    def _forget_deltas(self) -> None:
-        """The reply is complete, so its pieces need not be kept."""
-        if (first := self._first_delta) is not None:
-            self._events[first:] = [kept for kept in self._events[first:] if not isinstance(kept.what, events.Delta)]
-            self._first_delta = None
-
-    @property
-    def events(self) -> list[Event]:
-        """The events so far."""
-        with self._lock:
-            return list(self._events)
-
-    def subscribe(self, sink: Sink) -> list[Event]:
-        """The events so far; the sink is told of each later one, exactly once."""
-        with self._lock:
-            self._sinks.append(sink)
-            return list(self._events)
-
-    def unsubscribe(self, sink: Sink) -> None:
-        """Tell the sink nothing more."""
-        with self._lock, suppress(ValueError):
-            self._sinks.remove(sink)
 
 
 class Run:
