@@ -207,7 +207,7 @@ async def sending(url: str, timeouts: Timeouts) -> AsyncIterator[Send]:
 def _proxied() -> bool:
     from urllib.request import getproxies  # noqa: PLC0415  it loads a whole HTTP client
 
-    return bool(getproxies())
+    return bool(getproxies().keys() - {"no"})  # `NO_PROXY` alone names none
 
 
 @asynccontextmanager

@@ -96,6 +96,9 @@ def checked_url(base_url: str) -> str:
     return urlunsplit(at._replace(path=path, fragment=""))
 
 
+_OF_THE_BODY = ("content-length", "transfer-encoding")
+
+
 def checked_headers(headers: Mapping[str, str]) -> dict[str, str]:
     """The headers, with their names in lower case.
 
@@ -105,6 +108,9 @@ def checked_headers(headers: Mapping[str, str]) -> dict[str, str]:
     for name, value in headers.items():
         if not name or not _sendable(name) or not _sendable(value):
             msg = f"the header {name!r} must be printable ASCII text"
+            raise ConfigurationError(msg)
+        if name.lower() in _OF_THE_BODY:
+            msg = f"the header {name!r} follows from the body of each request; leave it out"
             raise ConfigurationError(msg)
     return {name.lower(): value for name, value in headers.items()}
 

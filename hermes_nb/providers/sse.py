@@ -133,7 +133,7 @@ def read_body(body: bytes | bytearray) -> list[Json]:
     except (ValueError, RecursionError):
         pass
     try:
-        return [json.loads(line) for line in text.splitlines() if line.strip()]
+        return [json.loads(line) for line in text.split("\n") if line.strip()]  # splitlines() knows others too
     except (ValueError, RecursionError):
         msg = "the body is not JSON"
         raise Unreadable(msg) from None

@@ -37,6 +37,13 @@ KEPT = 60.0
 MOST = 100
 """Connections that are kept at most: each is an open file, of which some systems allow a process 256."""
 
+CROSSING = 0.2
+"""Seconds within which word of a connection's end may cross a request. What breaks later may have been worked on, and
+is not sent again unseen: the loop decides about that, with an attempt that is told."""
+
+ATTEMPT_DELAY = 0.25
+"""Seconds after which the next address of a host is tried beside the first one (RFC 8305, section 5)."""
+
 PIECE = 1 << 16
 _NO_BODY = (204, 304)
 _INFORMATIONAL = 200
@@ -49,7 +56,7 @@ class Request(NamedTuple):
 
     Attributes:
         url: With every character escaped that has to be.
-        headers: All but those that follow from the rest: the host and the length.
+        headers: All but those that follow from the rest, the host and the length; with their names in lower case.
         content: The body.
     """
 
@@ -100,9 +107,9 @@ class StreamTransport:
             httpx.TransportError: As httpx's own transport does.
         """
         place, line, host = _target(request.url)
-        lines = [line, host, f"Content-Length: {len(request.content)}"]
-        lines += [f"{name}: {value}" for name, value in request.headers.items()]
-        whole = "\r\n".join((*lines, "", "")).encode("ascii") + request.content
+        headers = {"host": host, "content-length": len(request.content), **request.headers}
+        lines = [line, *(f"{name}: {value}" for name, value in headers.items()), "", ""]
+        whole = "\r\n".join(lines).encode("ascii") + request.content
         if kept := self._reused(place):
             with suppress(_Stale):
                 return await self._exchanged(place, kept, whole, kept=True)
@@ -116,7 +123,7 @@ class StreamTransport:
             httpx.TransportError: As httpx's own transport does.
         """
         reader, writer = streams
-        body = _Body(self, place, streams)
+        body, sent = _Body(self, place, streams), time.monotonic()
         try:
             writer.write(whole)
             await writer.drain()
@@ -124,7 +131,8 @@ class StreamTransport:
             body.expect(version, status, headers)
         except (OSError, EOFError, ValueError, asyncio.LimitOverrunError) as error:
             body.abort()
-            if kept and not reader.unread and isinstance(error, OSError | EOFError):
+            crossed = kept and not reader.unread and time.monotonic() - sent < CROSSING
+            if crossed and isinstance(error, OSError | EOFError):
                 raise _Stale from error
             raise _translated(error) from error
         except BaseException:
@@ -212,7 +220,9 @@ async def _opened(host: str, port: int, context: ssl.SSLContext | None) -> Strea
     """As `asyncio.open_connection`, but with the protocol above."""
     loop = asyncio.get_running_loop()
     reader = _Reader(limit=HEAD_LIMIT, loop=loop)
-    transport, protocol = await loop.create_connection(lambda: _Protocol(reader, loop=loop), host, port, ssl=context)
+    transport, protocol = await loop.create_connection(
+        lambda: _Protocol(reader, loop=loop), host, port, ssl=context, happy_eyeballs_delay=ATTEMPT_DELAY
+    )
     return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
 
 
@@ -304,10 +314,11 @@ class _Body:
         Raises:
             ValueError: The head contradicts itself.
         """
-        said = {name.lower(): value.strip().lower() for name, value in headers}
+        pairs = [(name.lower(), value.strip().lower()) for name, value in headers]
+        said = dict(pairs)
         self._chunked = said.get(b"transfer-encoding", b"").endswith(b"chunked")
         if not self._chunked and b"content-length" in said:
-            self._length = _length(said[b"content-length"])
+            self._length = _length({value for name, value in pairs if name == b"content-length"})
         if status in _NO_BODY:
             self._length, self._chunked = 0, False
         kept = version == b"HTTP/1.1" and b"close" not in said.get(b"connection", b"")
@@ -358,11 +369,11 @@ class _Body:
 
 @lru_cache
 def _target(url: str) -> tuple[Place, str, str]:
-    """Where a request goes, and its first two lines: the same for all requests of a turn."""
+    """Where a request goes, its first line, and the host as a header tells it: the same for all requests of a turn."""
     at = urlsplit(url)
     port = _PORTS[at.scheme]
     place = (at.hostname or "", at.port or port, at.scheme == "https")
-    return place, f"POST {at.path}{at.query and '?'}{at.query} HTTP/1.1", f"Host: {at.netloc.removesuffix(f':{port}')}"
+    return place, f"POST {at.path}{at.query and '?'}{at.query} HTTP/1.1", at.netloc.removesuffix(f":{port}")
 
 
 async def _response_head(reader: asyncio.StreamReader) -> tuple[bytes, int, list[tuple[bytes, bytes]]]:
@@ -378,11 +389,17 @@ async def _response_head(reader: asyncio.StreamReader) -> tuple[bytes, int, list
             return version, status, [_header(line) for line in lines]
 
 
-def _length(said: bytes) -> int:
-    if not said.isdigit():  # int() takes signs and underscores too
+def _length(said: set[bytes]) -> int:
+    """The length of a body, if it is said once or alike.
+
+    Raises:
+        ValueError: It is no length, or there are several.
+    """
+    length, *others = said
+    if others or not length.isdigit():  # int() takes signs and underscores too
         msg = "illegal length of a body"
         raise ValueError(msg)
-    return int(said)
+    return int(length)
 
 
 def _header(line: bytes) -> tuple[bytes, bytes]:

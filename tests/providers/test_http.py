@@ -16,7 +16,7 @@ import anyio
 import httpx
 import pytest
 
-from hermes_nb.providers import transport
+from hermes_nb.providers import http, transport
 from hermes_nb.providers.http import LOCAL, Timeouts, request_url, timeouts_of, translated
 from hermes_nb.providers.openai_chat import OpenAIChat
 from hermes_nb.vocabulary.failures import ConfigurationError, ProviderError
@@ -179,6 +179,16 @@ def test_a_body_of_a_length_that_is_none_is_a_connection_failure(length):
         assert fail(chat(server)).error_type == "httpx.RemoteProtocolError"
 
 
+@pytest.mark.parametrize(("second", "ok"), [("2", True), ("3", False)], ids=["alike", "another"])
+def test_a_length_that_is_said_twice_has_to_be_the_same(second, ok):
+    body = b'{"choices": [{"message": {"content": "ok"}, "finish_reason": "stop"}]}'
+    body += b" " * (200 - len(body))
+    head = f"HTTP/1.1 200 OK\r\ncontent-length: 200\r\nContent-Length: {second}00\r\n\r\n"
+    with Server(Answer(moves=(head.encode() + body,), bare=True, chunked=False)) as server:
+        model = chat(server, stream=False)
+        assert ask(model).text == "ok" if ok else fail(model).error_type == "httpx.RemoteProtocolError"
+
+
 def test_connections_that_nobody_needs_any_more_are_closed_whoever_they_lead_to(monkeypatch):
     async def two(one, other):
         async with transport.StreamTransport(ssl.create_default_context()) as shared:
@@ -290,6 +300,19 @@ def test_a_proxy_of_the_environment_is_used(monkeypatch):
         monkeypatch.delenv("no_proxy", raising=False)
         assert ask(OpenAIChat("m", base_url="http://models.invalid/v1", api_key="k")).text == "through the proxy"
         assert proxy.requests[0].path == "http://models.invalid/v1/chat/completions"
+
+
+def test_hosts_without_a_proxy_alone_name_no_proxy(monkeypatch):
+    def loaded(*_):
+        raise AssertionError("httpx's own transport is used")
+
+    for name in ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("NO_PROXY", "models.example")
+    monkeypatch.setattr(http, "is_loopback", lambda _: False)  # as a server on another machine
+    monkeypatch.setattr(http, "_through_proxies", loaded)
+    with Server(say("hi")) as server:
+        assert ask(chat(server)).text == "hi"
 
 
 # ------------------------------------------------------------------------------------------------ certificates

@@ -97,7 +97,8 @@ def test_no_key_means_no_header():
     [{"base_url": "localhost:8080"}, {"base_url": "ftp://x/v1"}, {"base_url": "http://"}, {"base_url": "http://x:99999/v1"},
      {"base_url": "https://user:pass@x/v1"}, {"model": ""}, {"model": None}, {"messages": []}, {"tools": []},
      {"temperature": float("nan")}, {"seed": object()}, {"timeout": -1}, {"timeout": 0}, {"headers": {"X": "a\nb"}},
-     {"headers": {"X": None}}, {"api_key": "two words"}, {"stream_options": {}}],
+     {"headers": {"X": None}}, {"headers": {"Content-Length": "5"}},
+     {"headers": {"transfer-encoding": "chunked"}}, {"api_key": "two words"}, {"stream_options": {}}],
     ids=str,
 )  # fmt: skip
 def test_what_cannot_work_is_refused_at_once(how):
@@ -110,6 +111,13 @@ def test_headers_may_replace_ours():
         ask(chat(server, headers={"User-Agent": "mine", "Authorization": "Basic x"}))
         assert (server.requests[0].headers["user-agent"], server.requests[0].key) == ("mine", "Basic x")
         assert server.requests[0].raw
+
+
+def test_a_host_of_the_users_replaces_the_address():
+    """For a gateway that is reached by its number; strict servers refuse a request that tells two hosts."""
+    with Server(say("hi")) as server:
+        ask(chat(server, headers={"Host": "models.example"}))
+        assert server.requests[0].headers["host"] == "models.example"
 
 
 # ------------------------------------------------------------------------------------------------ what goes out

@@ -176,5 +176,6 @@ def test_calls_in_pieces_are_put_together_as_they_were(seed, indexed, repeated):
 
 def test_a_body_of_json_lines_is_several_values():
     assert read_body(b'\xef\xbb\xbf{"a": 1}\n\n{"b": 2}\n') == [{"a": 1}, {"b": 2}]
+    assert read_body('{"a": "x\u2028y"}\n{"b": "\x85"}'.encode()) == [{"a": "x\u2028y"}, {"b": "\x85"}]
     with pytest.raises(ValueError, match="JSON"):
         read_body(b"{")

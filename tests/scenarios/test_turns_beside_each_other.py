@@ -320,6 +320,39 @@ def test_a_request_that_crosses_the_end_of_a_kept_connection_is_sent_again_at_on
     assert [request.connection for request in server.requests] == [1, 1, 2]
 
 
+def test_a_request_that_the_server_may_have_worked_on_is_not_sent_again_unseen():
+    """It may be paid for: the loop sends it again, as an attempt that is told."""
+    late = answers.Answer(before=0.5, moves=(answers.CUT,), bare=True, chunked=False)
+    with no_waiting(), Server(answers.say("one"), late, answers.say("two")) as server:
+        assert asked(server).run("q", session=False).text == "one"
+        result = asked(server).run("q", session=False)
+
+    assert result.text == "two"
+    assert len(result.trace.attempts_df()) == len(server.requests) - 1 == 2
+
+
+def test_a_host_whose_first_address_does_not_answer_is_reached_by_the_next(monkeypatch):
+    """As where the network has only half of IPv6."""
+    look_up, connect = socket.getaddrinfo, asyncio.SelectorEventLoop.sock_connect
+
+    def two_addresses(host, *rest, **hints):
+        if host != "two.invalid":
+            return look_up(host, *rest, **hints)
+        return [*look_up("127.0.0.2", *rest, **hints), *look_up("127.0.0.1", *rest, **hints)]
+
+    async def silent(loop, sock, address):
+        await (asyncio.sleep(60) if address[0] == "127.0.0.2" else connect(loop, sock, address))
+
+    monkeypatch.setattr(socket, "getaddrinfo", two_addresses)
+    monkeypatch.setattr(asyncio.SelectorEventLoop, "sock_connect", silent)
+    with Server(answers.say("hi")) as server:
+        model = hn.OpenAIChat("m", base_url=f"http://two.invalid:{server.port}/v1", api_key="k-12345678")
+        run = hn.Agent(model).start("q", session=False)
+        assert run.wait(10)
+
+    assert run.result().text == "hi"
+
+
 @pytest.mark.parametrize("begun", [(), (b"HTTP/1.1 200 OK\r\n",)], ids=["twice", "once it was answered"])
 def test_what_is_no_crossing_is_an_attempt_that_failed(begun):
     broken = answers.Answer(moves=(*begun, answers.CUT), bare=True, chunked=False)

@@ -181,7 +181,8 @@ class Server:
         headers = {}
         while line := reader.readline().strip():
             name, _, value = line.decode("latin-1").partition(":")
-            headers[name.lower()] = value.strip()
+            key = name.lower()
+            headers[key] = f"{headers[key]}, {value.strip()}" if key in headers else value.strip()
         length = int(headers.get("content-length", 0))
         raw = reader.read(length)
         if len(raw) < length:
