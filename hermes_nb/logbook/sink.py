@@ -62,7 +62,10 @@ class LogbookSink:
         store, trouble = self._store, self.trouble
         with store.lock:
             try:
-                writer = store.writers.get(event.turn_id) or store.writer(event.turn_id, event.conversation_id)
+                writer = store.writers.get(event.turn_id)
+                if writer is None:
+                    writer = store.writer(event.turn_id, event.conversation_id)
+                    writer.late = event.seq > 1
                 writer.take(event)
                 if (when := _when(event)) == "now":
                     trouble = store.flush(writer, at_once=event.phase == "ended")

@@ -118,7 +118,7 @@ class Store:
             return f"{self.path}: turn {writer.turn_id} cannot be kept any more ({in_words(error)})"
         writer.saved(row)
         self._next_try = 0.0
-        if writer.ended_at is not None:
+        if writer.ended_at is not None or writer.late:
             del self.writers[writer.turn_id]
         return ""
 

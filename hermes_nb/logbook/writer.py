@@ -41,6 +41,7 @@ class TurnWriter:
     Attributes:
         behind: What waits could not be written.
         given_up: Nothing more is kept.
+        late: The turn was over before: a word came after its end.
         obstacle: Says why the next write cannot be, until the turn has ended; for faults that are injected.
     """
 
@@ -49,7 +50,7 @@ class TurnWriter:
         self.conversation_id = conversation_id
         self.row: int | None = None
         self.behind = False
-        self.given_up = False
+        self.given_up = self.late = False
         self.obstacle: Callable[[], str] | None = None
         self.begun = events.Turn("", "", "", "")
         self.begun_at = 0

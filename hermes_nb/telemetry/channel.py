@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("hermes_nb")
 
 _SEND_EVERY: Final = 1000
-"""Milliseconds that a span waits for others at most, before they are sent together; a turn's end sends at once."""
+"""Milliseconds that a span waits for others at most, before they are sent together."""
 _METRICS_EVERY: Final = 10_000
 """Milliseconds between two exports of metrics."""
 _QUEUE: Final = 32_768
@@ -67,7 +67,6 @@ class _Held(ABC):
         self._processor = processor
         self._exporter = exporter
         self._file = file
-        self._sending: threading.Thread | None = None
         self._broken = False
 
     def take(self, kept: Kept) -> None:
@@ -82,11 +81,6 @@ class _Held(ABC):
     @abstractmethod
     def _pass_on(self, kept: Kept) -> None:
         """Make of a span what this destination wants."""
-
-    def send(self) -> None:
-        """Begin to send what is held."""
-        if self._processor is not None and self._file is None and not (self._sending and self._sending.is_alive()):
-            self._sending = _in_background(self._processor.force_flush)
 
     def flush(self, timeout: float) -> bool:
         """Send what is held; wait at most so many seconds."""
@@ -203,9 +197,6 @@ class MetricChannel:
 
     def take(self, kept: Kept) -> None:
         """Nothing: events are enough."""
-
-    def send(self) -> None:
-        """Nothing: metrics are sent at their own pace."""
 
     def flush(self, timeout: float) -> bool:
         """Send what was recorded; wait at most so many seconds."""

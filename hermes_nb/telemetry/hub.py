@@ -68,9 +68,6 @@ class Outlet(Protocol):
     def take(self, kept: Kept) -> None:
         """One span that has ended; never raises, never waits for a network."""
 
-    def send(self) -> None:
-        """Begin to send what is still held, without waiting for it."""
-
     def flush(self, timeout: float) -> bool:
         """Send what is still held, and wait for it, at most so many seconds; False if that was not enough."""
 

@@ -34,11 +34,6 @@ class Observation:
     sink: Sink
     store: LiveStore
 
-    def flush(self) -> None:
-        """The turn is over: what is still held begins to be sent. Does not wait."""
-        for outlet in HUB.outlets:
-            outlet.send()
-
 
 def observe(tracer_provider: TracerProvider | None = None) -> Observation:
     """Watch one turn; called where the turn is started, so that a span open there becomes its parent.

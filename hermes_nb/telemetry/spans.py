@@ -72,8 +72,8 @@ class SpanSink:
             return None
         turn = self._turns.get(event.turn_id)
         if turn is None:
-            if event.phase == "ended":
-                return None  # of a scope that outlived its turn: a tool that could not be stopped
+            if event.phase == "ended" or (event.phase == "point" and event.seq > 1):
+                return None  # the turn is over: a tool outlived it, or somebody has steered too late
             turn = self._turns[event.turn_id] = HUB.turns[event.turn_id] = TurnSpans(self, event.turn_id)
         if event.phase == "started":
             return turn.start(event)

@@ -10,6 +10,7 @@ from concurrent.futures import Future
 import anyio
 
 import hermes_nb as hn
+from hermes_nb.telemetry.hub import HUB
 from hermes_nb.testing import call, calls, fails, say, script
 from hermes_nb.vocabulary import events
 from tests.support.scripts import Wrapped, agent, expected, population, tree
@@ -236,6 +237,20 @@ def test_a_steer_that_comes_too_late_is_given_back():
     assert "completed" in note.reason
     late = run.steer("And Nice.")
     assert late.status == "undelivered"
+
+
+def test_a_word_after_the_end_is_kept_and_leaves_nothing_behind(tmp_path):
+    session = hn.Session(tmp_path / "turns.db")
+    run = agent(say("ok")).start("q", session=session)
+    run.result()
+    assert run.steer("Too late.").status == "undelivered"
+    session.logbook.store.flush()
+
+    assert session.logbook.store.writers == {}
+    kept = [event.what.status for event in session.logbook.events(run.turn_id) if event.what.kind == "steer"]
+    assert kept == ["queued", "undelivered"]
+    assert [event.what.kind for event in run.events][-2:] == ["steer", "steer"]
+    assert run.turn_id not in HUB.turns
 
 
 # ---------------------------------------------------------------------------------------- pause

@@ -168,9 +168,6 @@ class Contract:
         shown = Rendering("new", Hidden())(kept)
         return problems_of_span(kept.span) + problems_of_span(shown) + problems_of_logs(records(shown, kept.what))
 
-    def send(self) -> None:
-        """Nothing is held."""
-
     def flush(self, timeout: float) -> bool:
         """Nothing is held."""
         return True

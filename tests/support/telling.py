@@ -71,4 +71,3 @@ def told(tracer_provider: Any = None, **fields: Any) -> Iterator[Told]:
         yield Told(recorder, observed.store, turn)
         if not turn.exit_reason:
             turn.exit_reason, turn.completed, turn.text = "completed", True, turn.text or "Lyon."
-    observed.flush()
