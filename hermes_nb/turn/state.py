@@ -89,12 +89,30 @@ class TurnState:
         wire: The history as it is sent.
         chain: The providers, and which of them is asked now.
         counts: What has happened so far.
+        guardrails: What the guardrails have seen of the turn's calls.
+        system: The system prompt in force.
         parts: Text of replies that were cut and are being continued.
         streamed: Pieces of the reply that is being streamed.
+        thinking: Takes thoughts out of the text that is being streamed.
+        usage: Tokens so far, those of sub-agents too.
+        usage_by_model: The same for each `provider:model`.
+        cost_usd: Dollars so far, those of sub-agents too; None while no price is known.
         prompt_tokens: Size of the last prompt as the server counted it; None until it has.
         sizes: What is known about the size of requests.
         estimate: Estimated tokens of the next request.
+        meter: Estimates the tokens of each message once.
         threshold: Tokens at which a compression is due.
+        compacted: The history was compressed in this turn.
+        output_cap: Output tokens for the next reply, where a cut one asks for more; None for the provider's own.
+        answered_by: Provider and model of the last reply.
+        text: The turn's answer.
+        doing: Where an interrupt would meet the turn now.
+        landing: What used up the turn, if it ends so: its budget, or a ceiling.
+        landing_detail: The same in words.
+        in_grace: This is the one call after the budget is gone.
+        given_up: Providers that have failed in this turn.
+        noticed: The model was told of its budget.
+        shortened: A result was shortened, so that the reader of stored results is offered.
         ending: Why the turn is over; None while it goes on.
         saves: The snapshots of files; a sub-agent shares its parent's.
         loop: Where async tools run; a sub-agent shares its parent's.
