@@ -124,7 +124,7 @@ class SharedLane(Lane):
             self._under_way += 1
 
     def _started(self) -> asyncio.AbstractEventLoop:
-        if self._loop is None or self._loop.is_closed():
+        if self._loop is None:
             loop, self._leave = _SharedLoop(), asyncio.Event()
             self._thread = threading.Thread(
                 target=self._serve, args=(loop, self._leave), name="hermes_nb turns", daemon=True
@@ -142,7 +142,16 @@ class SharedLane(Lane):
             asyncio.Runner(loop_factory=lambda: loop) as runner,
             sharing(loop),
         ):
-            runner.run(self._wanted(leave))
+            try:
+                runner.run(self._wanted(leave))
+            finally:
+                self._forget(loop)
+
+    def _forget(self, loop: asyncio.AbstractEventLoop) -> None:
+        """The loop takes no more turns; those that it had are cancelled after this, and told so."""
+        with self._lock:
+            if self._loop is loop:
+                self._loop = None
 
     async def _wanted(self, leave: asyncio.Event) -> None:
         """Comes to its end when there has been nothing to do for a while, or when the thread is to leave."""
@@ -161,7 +170,7 @@ class SharedLane(Lane):
         """Let the thread and its connections go before Python ends, unless a turn is under way."""
         with self._lock:
             loop, thread = self._loop, self._thread
-            if loop is None or loop.is_closed() or thread is None or self._under_way:
+            if loop is None or thread is None or self._under_way:
                 return
             loop.call_soon_threadsafe(self._leave.set)
             self._loop = None

@@ -30,6 +30,7 @@ class ToolLoop:
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._stop = asyncio.Event()
         self._running: set[Future[None]] = set()
         self._ends: list[weakref.finalize[..., ToolLoop]] = []
 
@@ -55,17 +56,16 @@ class ToolLoop:
                     outcome.append((await function(), None))
                 except BaseException as error:  # noqa: BLE001  it is raised again where the result is awaited
                     outcome.append((None, error))
-            with suppress(RuntimeError):  # the turn has ended without this tool
-                here.call_soon_threadsafe(ended.set)
 
         loop = self._started()
         running = asyncio.run_coroutine_threadsafe(work(), loop)
         self._running.add(running)  # event loops hold their tasks weakly
         running.add_done_callback(self._running.discard)
+        running.add_done_callback(lambda _: _call(here, ended.set))
         try:
             await ended.wait()
         except anyio.get_cancelled_exc_class():
-            loop.call_soon_threadsafe(scope.cancel)
+            _call(loop, scope.cancel)
             with anyio.move_on_after(CLEANING_UP, shield=True):
                 await ended.wait()
             if not outcome:
@@ -73,6 +73,9 @@ class ToolLoop:
                 on_abandoned()
             if not outcome or isinstance(outcome[0][1], asyncio.CancelledError):
                 raise
+        if not outcome:
+            msg = "the event loop of the async tools has ended: a task that a tool had left there ended it"
+            raise RuntimeError(msg)
         value, error = outcome[0]
         if error is not None:
             raise error
@@ -84,23 +87,28 @@ class ToolLoop:
             end()
 
     def _started(self) -> asyncio.AbstractEventLoop:
-        if self._loop is None or self._loop.is_closed():  # a task that a tool has left behind may end it
-            self._loop, stop = asyncio.new_event_loop(), asyncio.Event()
-            self._ends.append(weakref.finalize(self, _stop, self._loop, stop))
-            in_thread("async tools", _serving(self._loop, stop))
+        if self._loop is None or self._stop.is_set():  # a task that a tool has left behind may have ended it
+            self._loop, self._stop = asyncio.new_event_loop(), asyncio.Event()
+            self._ends.append(weakref.finalize(self, _call, self._loop, self._stop.set))
+            in_thread("async tools", _serving(self._loop, self._stop, self._running))
         return self._loop
 
 
-def _serving(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> Callable[[], None]:
+def _serving(loop: asyncio.AbstractEventLoop, stop: asyncio.Event, running: set[Future[None]]) -> Callable[[], None]:
     """The thread's body; it cancels what is left at the end."""
 
     def serve() -> None:
         with suppress(SystemExit, KeyboardInterrupt), asyncio.Runner(loop_factory=lambda: loop) as runner:
-            runner.run(stop.wait())
+            try:
+                runner.run(stop.wait())
+            finally:
+                stop.set()
+        for left in tuple(running):  # came while the loop was being closed
+            left.cancel()
 
     return serve
 
 
-def _stop(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
+def _call(loop: asyncio.AbstractEventLoop, function: Callable[[], object]) -> None:
     with suppress(RuntimeError):  # it has ended already
-        loop.call_soon_threadsafe(stop.set)
+        loop.call_soon_threadsafe(function)

@@ -23,6 +23,7 @@ from pydantic import AfterValidator
 import hermes_nb as hn
 from hermes_nb import lanes
 from hermes_nb.lanes import SharedLane
+from hermes_nb.providers import transport
 from hermes_nb.testing import no_waiting, say, script
 from hermes_nb.tools import results
 from hermes_nb.tools.threads import _Worker, in_thread
@@ -291,6 +292,12 @@ def raw(text, more=b""):
     return answers.Answer(moves=(head + body + more,), bare=True, chunked=False)
 
 
+def kept_connections():
+    """Those of all lanes, as what reads them."""
+    transports = [one for shared in list(transport._shared.values()) for one in shared.values()]
+    return [reader for one in transports for *_, (reader, _) in list(one._idle)]
+
+
 @pytest.mark.parametrize("later", [False, True], ids=["with the reply", "after it"])
 def test_what_a_server_says_unasked_answers_no_turn_that_comes_after(later):
     """Else one turn would read the answer to another one."""
@@ -300,6 +307,7 @@ def test_what_a_server_says_unasked_answers_no_turn_that_comes_after(later):
         if later:
             (sock,) = server._sockets
             sock.sendall(unasked)
+            assert wait_for(lambda: any(reader.unread for reader in kept_connections()))
         result = asked(server).run("q", session=False)
 
     assert result.text == "two"
