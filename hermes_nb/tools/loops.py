@@ -58,9 +58,9 @@ class ToolLoop:
                     outcome.append((None, error))
 
         loop = self._started()
-        running = asyncio.run_coroutine_threadsafe(work(), loop)
-        self._running.add(running)  # event loops hold their tasks weakly
-        running.add_done_callback(self._running.discard)
+        running, kept = asyncio.run_coroutine_threadsafe(work(), loop), self._running
+        kept.add(running)  # event loops hold their tasks weakly
+        running.add_done_callback(kept.discard)
         running.add_done_callback(lambda _: _call(here, ended.set))
         try:
             await ended.wait()
@@ -88,7 +88,7 @@ class ToolLoop:
 
     def _started(self) -> asyncio.AbstractEventLoop:
         if self._loop is None or self._stop.is_set():  # a task that a tool has left behind may have ended it
-            self._loop, self._stop = asyncio.new_event_loop(), asyncio.Event()
+            self._loop, self._stop, self._running = asyncio.new_event_loop(), asyncio.Event(), set()
             self._ends.append(weakref.finalize(self, _call, self._loop, self._stop.set))
             in_thread("async tools", _serving(self._loop, self._stop, self._running))
         return self._loop
