@@ -119,13 +119,16 @@ def recovery() -> str:
 
 
 def exits() -> str:
-    """Every exit reason, and what it counts as."""
-    kind = {(True, False): "failed", (False, True): "interrupted", (False, False): ""}
-    rows = [
-        (f"`{reason}`", "completed" if reason is ExitReason.COMPLETED else kind[reason.failed, reason.interrupted])
-        for reason in ExitReason
-    ]
-    return table(("exit reason", "counts as"), rows)
+    """Every exit reason, what it means, and what it counts as."""
+    words = attribute_docs(ExitReason)
+    return table(("exit reason", "why", "counts as"), [(f"`{it}`", words[it.name], counts_as(it)) for it in ExitReason])
+
+
+def counts_as(reason: ExitReason) -> str:
+    """Which of the result's flags it sets."""
+    if reason is ExitReason.COMPLETED:
+        return "`completed`"
+    return "`failed`" if reason.failed else "`interrupted`" if reason.interrupted else "none of the three"
 
 
 def defaults() -> str:

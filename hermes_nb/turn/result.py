@@ -21,20 +21,49 @@ class ExitReason(StrEnum):
     """Why a turn ended; only `completed` means that the task was done."""
 
     COMPLETED = "completed"
+    """The model answered."""
+
     BUDGET_EXHAUSTED = "budget_exhausted"
+    """The iteration budget is used up; the grace call, if one was granted, gave the text."""
+
     CEILING_REACHED = "ceiling_reached"
+    """A ceiling of time, tokens or money was reached; the grace call, if there was time for one, gave the text."""
+
     INTERRUPTED_BY_USER = "interrupted_by_user"
+    """`run.interrupt()`, or the panel's button."""
+
     INTERRUPTED_BY_KERNEL = "interrupted_by_kernel"
+    """The notebook's Stop button, Ctrl-C, or a tool that raised `KeyboardInterrupt`."""
+
     INTERRUPTED_BY_PARENT = "interrupted_by_parent"
+    """The turn whose tool had started this one no longer waits for it."""
+
     PROVIDER_FAILED = "provider_failed"
+    """No provider of the chain gave an answer that could be used."""
+
     RATE_LIMITED = "rate_limited"
+    """The last provider that was left would not take a request for now."""
+
     COMPRESSION_EXHAUSTED = "compression_exhausted"
+    """The history does not fit the model's window, compressed or not."""
+
     EMPTY_RESPONSE = "empty_response"
+    """The model gave neither text nor calls, however often it was asked."""
+
     OUTPUT_TRUNCATED = "output_truncated"
+    """The answer was cut off, and so were its continuations."""
+
     INVALID_TOOL_CALLS = "invalid_tool_calls"
+    """Call after call could not be read, or named no tool."""
+
     CONTENT_FILTERED = "content_filtered"
+    """A content filter of the provider withheld the answer."""
+
     GUARDRAIL_HALT = "guardrail_halt"
+    """The model went round in circles: equal calls, or failing ones, past the limit of the guardrails."""
+
     INTERNAL_ERROR = "internal_error"
+    """A bug, ours or in a policy of yours; `Run.result()` raises it."""
 
     @property
     def failed(self) -> bool:
