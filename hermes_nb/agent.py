@@ -12,7 +12,9 @@ from hermes_nb.delegation import AgentTool
 from hermes_nb.logbook.guardfile import GuardFile
 from hermes_nb.policies.compression import Compression
 from hermes_nb.policies.guard import RateGuard
+from hermes_nb.policies.guardrails import Guardrails
 from hermes_nb.policies.limits import BudgetNotice, Ceiling, Delegation, Grace, Refund
+from hermes_nb.policies.retry import Retry
 from hermes_nb.providers.base import Provider, is_provider
 from hermes_nb.run import Run
 from hermes_nb.session import Session
@@ -31,11 +33,17 @@ from hermes_nb.vocabulary.places import results_of
 if TYPE_CHECKING:
     from os import PathLike
 
-    from hermes_nb.policies.guardrails import Guardrails
-    from hermes_nb.policies.retry import Retry
     from hermes_nb.tools.definition import Tool
     from hermes_nb.turn.result import TurnResult
     from hermes_nb.vocabulary.messages import Content
+
+LEAST = {
+    "retry": "Retry(attempts=1), each request once",
+    "refund": "Refund(limit=0), nothing given back",
+    "delegation": "Delegation(depth=0), no sub-agents",
+    "guardrails": "Guardrails with math.inf for its bounds",
+}
+"""What to say instead of None, of the policies that cannot be switched off."""
 
 Models: TypeAlias = "str | Provider | Sequence[str | Provider]"
 History: TypeAlias = Iterable[Message | Mapping[str, Any]]
@@ -63,7 +71,7 @@ class Agent:
         budget: Iterations of a turn; or an `IterationBudget`, which is then used itself and may be shared.
         retry: Attempts and waits.
         compression: When and how the history is made smaller; None for never.
-        grace: The one more call when the budget is gone.
+        grace: The one more call when the budget is gone; None for none.
         refund: Which iterations are given back.
         ceiling: Bounds on tokens, seconds and money; None for none.
         delegation: How deep sub-agents may go, and how many work at the same time.
@@ -100,14 +108,14 @@ class Agent:
         instructions: str = "",
         name: str = "agent",
         budget: int | IterationBudget = 90,
-        retry: Retry | None = None,
-        compression: Compression | None = Compression(),  # noqa: B008  frozen, and shown in the signature
+        retry: Retry = Retry(),  # noqa: B008  frozen, as those below are, and shown in the signature
+        compression: Compression | None = Compression(),  # noqa: B008
         grace: Grace | None = Grace(),  # noqa: B008
-        refund: Refund | None = None,
+        refund: Refund = Refund(),  # noqa: B008
         ceiling: Ceiling | None = None,
-        delegation: Delegation | None = None,
+        delegation: Delegation = Delegation(),  # noqa: B008
         guard: RateGuard | None = RateGuard(),  # noqa: B008
-        guardrails: Guardrails | None = None,
+        guardrails: Guardrails = Guardrails(),  # noqa: B008
         budget_notice: BudgetNotice | None = None,
         context_files: str | PathLike[str] | None = None,
         checkpoints: Checkpoints | None = None,
@@ -347,12 +355,16 @@ class Agent:
 
 
 def _policies(**given: Any) -> Policies:
-    """The policies of an agent, with the defaults in the places of those that were not given, or switched off.
+    """The policies of an agent; None switches off what a turn can be without.
 
     Raises:
         ConfigurationError: One of them is no such policy.
     """
     fitting(**{name: (given[name], kind) for name, kind in (KINDS | {"guard": RateGuard}).items()})
+    for name, least in LEAST.items():
+        if not given[name]:
+            msg = f"{name}={given[name]!r}: a turn is never without; the least of it is {least}"
+            raise ConfigurationError(msg)
     off: dict[str, Any] = {"compression": Compression(enabled=False), "grace": Grace(enabled=False)}
     chosen = off | {name: policy for name, policy in given.items() if policy}
     return Policies(**chosen | {"guard": _shared(given["guard"] or None)})

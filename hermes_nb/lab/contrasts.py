@@ -34,7 +34,7 @@ Wilcoxon's signed-rank test, where scipy is installed."""
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Contrast:
     """What a setting changes, measure by measure.
 
     Attributes:
@@ -80,7 +80,7 @@ class Comparison:
 
 def compare_setting(
     frame: pd.DataFrame, setting: str, columns: Sequence[str], measure: str | Sequence[str] | None, baseline: Any
-) -> Comparison:
+) -> Contrast:
     """Compare the values of a setting over cases that are equal in all else; repeats are averaged first.
 
     Args:
@@ -110,7 +110,7 @@ def compare_setting(
         others = [frame[key].astype(str) for key in keys]
         table = numbers.groupby([*others, where]).mean().unstack()  # noqa: PD010  a series has no pivot_table
         rows += [_contrast(name, value, first, table[[first, value]].dropna()) for value in values if value != first]
-    return Comparison(setting, pd.DataFrame(rows, columns=list(COLUMNS)))
+    return Contrast(setting, pd.DataFrame(rows, columns=list(COLUMNS)))
 
 
 def _measures(frame: pd.DataFrame, asked: str | Sequence[str] | None) -> list[str]:

@@ -36,7 +36,7 @@ def to_inspect(agent: Agent) -> Any:
         from inspect_ai.agent import AgentState  # noqa: PLC0415  an optional package
         from inspect_ai.agent import agent as named  # noqa: PLC0415
     except ImportError as error:
-        msg = "to_inspect() needs the package inspect_ai: pip install inspect_ai"
+        msg = "to_inspect() needs the package inspect_ai: pip install 'hermes-nb[inspect]'"
         raise ConfigurationError(msg) from error
 
     async def execute(state: AgentState) -> AgentState:

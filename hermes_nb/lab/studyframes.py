@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from hermes_nb.lab.cases import Case
     from hermes_nb.lab.casework import Place
-    from hermes_nb.lab.contrasts import Comparison
+    from hermes_nb.lab.contrasts import Contrast
     from hermes_nb.lab.journal import Journal
     from hermes_nb.traces import Trace, Traces
 
@@ -200,7 +200,7 @@ class StudyFrames:
         """The spans of all turns."""
         return self.frame("spans")
 
-    def compare(self, setting: str, measure: str | Sequence[str] | None = None, *, baseline: Any = None) -> Comparison:
+    def compare(self, setting: str, measure: str | Sequence[str] | None = None, *, baseline: Any = None) -> Contrast:
         """What a setting changes: paired differences over cases that are equal in all else.
 
         Args:

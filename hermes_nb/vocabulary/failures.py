@@ -36,24 +36,61 @@ class FailureReason(StrEnum):
     """Why a model call failed; the recovery table says what follows from each."""
 
     RATE_LIMIT = "rate_limit"
+    """Too many requests or tokens for now; the server may say for how long."""
+
     OVERLOADED = "overloaded"
+    """The server has more to do than it can take, for anybody."""
+
     SERVER_ERROR = "server_error"
+    """The server failed."""
+
     TIMEOUT = "timeout"
+    """No connection, no first byte or no next byte within the provider's `Timeouts`."""
+
     CONNECTION = "connection"
+    """The server was not reached, or the connection broke."""
+
     MALFORMED_REPLY = "malformed_reply"
+    """The reply could not be read: no JSON, a stream cut off, or a call without a name."""
+
     EMPTY_REPLY = "empty_reply"
+    """Neither text nor calls."""
+
     TRUNCATED_CALL = "truncated_call"
+    """The output limit cut a tool call in two."""
+
     AUTH = "auth"
+    """The key was refused, or may not use this model."""
+
     OUTPUT_CAP_EXCEEDED = "output_cap_exceeded"
+    """More output tokens were asked for than the model may write."""
+
     CONTEXT_OVERFLOW = "context_overflow"
+    """The history and the output asked for are larger than the model's window."""
+
     PAYLOAD_TOO_LARGE = "payload_too_large"
+    """The request has more bytes than the server takes."""
+
     MODEL_NOT_FOUND = "model_not_found"
+    """The server knows no such model."""
+
     BILLING = "billing"
+    """No credit left, or a quota of the account used up."""
+
     CONTENT_FILTER = "content_filter"
+    """A content filter withheld the reply."""
+
     POLICY_BLOCKED = "policy_blocked"
+    """Not served here: a country, a law, or the data policy of the account."""
+
     BAD_REQUEST = "bad_request"
+    """The server took the request for wrong; sent again, it would be so again."""
+
     CERTIFICATE = "certificate"
+    """The server's certificate is not trusted."""
+
     STREAM_UNSUPPORTED = "stream_unsupported"
+    """The server does not stream; the reply is asked for whole."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import ast
+import re
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
 
 import pytest
 
@@ -56,3 +60,39 @@ def test_every_public_name_can_be_had_by_from_import_and_is_listed():
     for name in hermes_nb.__all__:
         assert getattr(hermes_nb, name) is not None
     assert set(hermes_nb.__all__) <= set(dir(hermes_nb))
+
+
+ROOT = Path(__file__).parents[2]
+PARTS = {"google", "opentelemetry.proto", "pydantic_core", "pytest"}
+"""Parts of what is required (protobuf and its messages come with the exporter), and pytest, whose plugin is here."""
+
+
+def test_what_is_imported_is_required():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = [line for lines in project["optional-dependencies"].values() for line in lines]
+    required = {re.split(r"[^\w-]", line)[0].replace("-", "_") for line in [*project["dependencies"], *extras]}
+
+    assert {name for file in (ROOT / "hermes_nb").rglob("*.py") for name in imported(file)} <= required | PARTS
+
+
+def imported(file: Path) -> set[str]:
+    """The packages of others that a module imports, by the names under which they are installed."""
+    names = set()
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            names.add(node.module)
+    return {distribution(name) for name in names} - {*sys.stdlib_module_names, "hermes_nb"}
+
+
+def distribution(module: str) -> str:
+    """The package that a module of somebody else is in."""
+    top, *below = module.split(".")
+    if top != "opentelemetry":
+        return top.lower()
+    if below[:1] == ["sdk"]:
+        return "opentelemetry_sdk"
+    if below[:2] == ["exporter", "otlp"]:
+        return "_".join(["opentelemetry", *below[:4]])
+    return "opentelemetry.proto" if below[:1] == ["proto"] else "opentelemetry_api"

@@ -20,7 +20,7 @@ def population(city: str) -> int:
 
 @pytest.mark.skipif(HERE, reason="inspect_ai is installed")
 def test_without_the_package_the_way_out_is_named():
-    with pytest.raises(hn.ConfigurationError, match="pip install inspect_ai"):
+    with pytest.raises(hn.ConfigurationError, match=r"pip install 'hermes-nb\[inspect\]'"):
         hn.to_inspect(hn.Agent(script(say("x"))))
 
 

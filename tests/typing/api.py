@@ -17,6 +17,8 @@ from hermes_nb.testing import call, calls, fails, no_waiting, say, script, span_
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from dask.distributed import Client
+
 
 @hn.tool
 def population(city: str) -> int:
@@ -39,10 +41,13 @@ def the_answer(run: hn.Run) -> None:
     assert_type(result.exit_reason, hn.ExitReason)
     assert_type(result.usage, hn.Usage)
     assert_type(result.budget, hn.BudgetView)
+    assert_type((result.budget.limit, result.budget.used), tuple[int, int])
+    assert_type((result.budget.remaining, result.budget.refunded), tuple[int, int])
     assert_type(result.messages, tuple[hn.Message, ...])
     assert_type(result.failure, hn.Failure | None)
     assert_type(result.iterations, int)
     assert_type(result.turn_id, str)
+    assert_type(result.pending_steer, str | None)
     assert_type(result.as_dict(), dict[str, Any])
     assert_type(result.trace, hn.Trace)
     result.raise_for_failure()
@@ -80,6 +85,8 @@ def conversed(agent: hn.Agent) -> None:
     assert_type(hn.Session("cities.db").resume(agent, "And Nice?"), hn.TurnResult)
     agent.run("...", session="cities.db")
     agent.run("nothing on disk", session=False)
+    agent.run("...", history=[hn.Message("user", "earlier"), {"role": "assistant", "content": "yes?"}])
+    agent.run("...", metadata={"experiment": "cities", "seed": 7})
 
 
 def framed(run: hn.Run) -> None:
@@ -131,7 +138,17 @@ def resilient() -> hn.Agent:
         ceiling=hn.Ceiling(tokens=200_000, seconds=300, cost_usd=0.50, price=my_price_function),
         guard=hn.RateGuard(),
         guardrails=hn.Guardrails(),
+        checkpoints=hn.Checkpoints("."),
+        faults=hn.Faults(seed=1),
     )
+
+
+def other_models() -> list[hn.Provider]:
+    return [
+        hn.OpenAIChat("gpt-x", stream=False, timeout=20, headers={"x-team": "cities"}, temperature=0.2),
+        hn.Anthropic("claude-haiku-4-5", timeout=hn.Timeouts(connect=5, first_token=60)),
+        hn.Local("other.gguf", context_window=8192),
+    ]
 
 
 async def mine(request: hn.ModelRequest, on_text: hn.OnText) -> hn.Reply:
@@ -167,6 +184,8 @@ def kept(run: hn.Run) -> None:
     run.trace.to_otlp_json("turn.jsonl")
     run.trace.to_parquet("turns/")
     run.trace.to_html("turn.html")
+    for source in ("cities.db", "others/*.jsonl", "jaeger.json", "inspect.eval"):
+        assert_type(hn.load(source), hn.Traces)
     traces = hn.load("turns/")
     assert_type(traces, hn.Traces)
     assert_type(traces.turns_df(), pd.DataFrame)
@@ -178,7 +197,7 @@ def sent(agent: hn.Agent) -> None:
     agent.start("...", tracer_provider=TracerProvider())
 
 
-def swept(agent: hn.Agent, prompts: list[str], small: hn.Provider, large: hn.Provider) -> None:
+def swept(agent: hn.Agent, prompts: list[str], small: hn.Provider, large: hn.Provider, dask: Client) -> None:
     study = hn.sweep(agent, prompts, vary={"budget": [4, 8, 16], "models": [small, large]}, repeats=3, parallel=16)
     assert_type(study, hn.Study)
     assert_type(study.wait(), bool)
@@ -186,6 +205,7 @@ def swept(agent: hn.Agent, prompts: list[str], small: hn.Provider, large: hn.Pro
     study.turns_df().groupby(["budget", "model"]).agg(done=("completed", "mean"), cost=("cost_usd", "mean"))
     assert_type(study.compare("budget").frame, pd.DataFrame)
     with ProcessPoolExecutor() as pool:
+        hn.sweep(agent, prompts, executor=dask)
         hn.sweep({"a": agent, "b": agent}, prompts, executor=pool, score=lambda result, case: result.completed).stop()
     hn.save_dataset(study, "turns.jsonl", form="sharegpt", where=lambda turn: turn.completed)
     hn.sweep(agent, hn.load_prompts("prompts.csv"))

@@ -24,8 +24,11 @@ def test_a_second_type_checker_agrees_with_the_api_as_it_is_documented(tmp_path)
 
 def test_the_public_names_are_these():
     import hermes_nb
+    from hermes_nb import testing, traces
 
     assert sorted(hermes_nb.__all__) == PUBLIC
+    assert sorted(testing.__all__) == ["call", "calls", "fails", "no_waiting", "say", "script", "span_tree"]
+    assert sorted(traces.__all__) == ["Trace", "Traces", "concat", "convert", "load", "span_tree"]
 
 
 PUBLIC = sorted(

@@ -33,7 +33,7 @@ def rows(path: Path, file: File) -> Iterator[Row]:
     try:
         from inspect_ai.log import read_eval_log, read_eval_log_samples  # noqa: PLC0415  heavy, and not ours to require
     except ImportError:
-        file.skip("logs of inspect need the package inspect_ai: pip install inspect_ai")
+        file.skip("logs of inspect need the package inspect_ai: pip install 'hermes-nb[inspect]'")
         return
     file.format = "inspect log"
     zipped = path.suffix == ".eval"

@@ -11,6 +11,7 @@ from hermes_nb.policies.guard import LONGEST, RateGuard
 from hermes_nb.policies.limits import BudgetNotice, Ceiling, priced
 from hermes_nb.policies.recovery import Tally
 from hermes_nb.policies.retry import Retry
+from hermes_nb.testing import say, script
 from hermes_nb.vocabulary.failures import ConfigurationError, Failure
 from hermes_nb.vocabulary.failures import FailureReason as Reason
 from hermes_nb.vocabulary.messages import Usage
@@ -156,3 +157,15 @@ def test_only_what_was_used_is_given_back():
     assert not budget.consume()
     assert budget.refund()
     assert budget.consume()
+
+
+@pytest.mark.parametrize("name", ["compression", "grace", "ceiling", "guard", "budget_notice"])
+def test_none_switches_off_a_policy_that_a_turn_can_be_without(name):
+    result = hn.Agent(script(say("done")), **{name: None}).run("go", session=False)
+    assert result.completed
+
+
+@pytest.mark.parametrize("name", ["retry", "refund", "delegation", "guardrails"])
+def test_none_is_refused_where_a_turn_is_never_without_and_the_least_is_named(name):
+    with pytest.raises(ConfigurationError, match=f"{name}=None: .* the least of it is"):
+        hn.Agent(script(say("done")), **{name: None})
