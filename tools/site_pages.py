@@ -46,7 +46,8 @@ ROOT = Path(__file__).parent.parent
 LONGEST = 24  # characters of a default
 PLACE = re.compile(r"<!-- insert: (\w+) -->")
 FOREIGN = re.compile(r"<script>(?:(?!</script>).)*addWidgetsRenderer.*?</script>", re.DOTALL)
-WIDEST = 58  # characters of a step's description beside the drawing, so that nobody has to scroll
+LONG = re.compile(r"<code>([\w./]{25,})</code>")
+WIDEST = 64  # characters of a step's description beside its name, so that nobody has to scroll
 
 
 def on_startup(**_: Any) -> None:
@@ -73,6 +74,11 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
     return PLACE.sub(lambda match: globals()[match[1]](), markdown)
 
 
+def on_page_content(html: str, **_: Any) -> str:
+    """Let long names break between their words, so that tables fit."""
+    return LONG.sub(lambda match: f"<code>{re.sub('([_./])', r'\1<wbr>', match[1])}</code>", html)
+
+
 def on_post_page(output: str, **_: Any) -> str:
     """Leave out what loads the drawing of live widgets from elsewhere: records of turns are drawn already.
 
@@ -89,8 +95,9 @@ def others_do_not() -> str:
 
 
 def loop() -> str:
-    """The source of the loop."""
-    return f"```python\n{inspect.getsource(run_turn)}```"
+    """The source of the loop, without what is said to the linter."""
+    source = re.sub(r"  # noqa: \w+  ", "  # ", inspect.getsource(run_turn))
+    return f"```python\n{source}```"
 
 
 def drawing() -> str:
@@ -98,13 +105,16 @@ def drawing() -> str:
     [passes] = [node for node in ast.walk(ast.parse(inspect.getsource(run_turn))) if isinstance(node, ast.While)]
     calls = sorted((n.lineno, n.col_offset, ast.unparse(n.func)) for n in ast.walk(passes) if isinstance(n, ast.Call))
     known = {f"steps.{name}": step for name, step in vars(steps).items()} | {"make_room": make_room}
-    lines = [(known[name].__name__.replace("_", " "), known[name].__doc__) for *_, name in calls if name in known]
-    edges = ["┌─", *["│ "] * (len(lines) - 2), "└─"]
-    said = []
-    for edge, (name, doc) in zip(edges, lines, strict=True):
-        first, *more = textwrap.wrap(re.split("[;.]", doc)[0], WIDEST)
-        said += [f"  {edge} {name:<15} {first}", *(f"  │  {'':<15} {line}" for line in more)]
-    return "\n".join(["```text", "TurnRequest", "  │", "  ▼", *said, "  │", "  ▼", "TurnResult", "```"])
+    boxes = [_said(known[name].__name__, known[name].__doc__) for *_, name in calls if name in known]
+    first, *middle, last = [line for box in boxes for line in box]
+    way = [f"  ┌─▶ {first}", *(f"  │   {line}" for line in middle), f"  └── {last}"]
+    return "\n".join(["```text", "TurnRequest", "      │", "      ▼", *way, "      │", "      ▼", "TurnResult", "```"])
+
+
+def _said(step: str, doc: str) -> list[str]:
+    """A step's name, and beside it the first sentence about it."""
+    first, *more = textwrap.wrap(re.split(r"\.\s|\.$", doc, maxsplit=1)[0], WIDEST)
+    return [f"{step.replace('_', ' '):<15} {first}", *(f"{'':<15} {line}" for line in more)]
 
 
 def recovery() -> str:

@@ -1,8 +1,8 @@
 """Every Python snippet of the README and the documentation runs, page by page, as a reader would paste it.
 
 The snippets of a page share one IPython session, so `%magics`, `await` and the last expression of a cell work. What a
-page needs but need not show stands in a comment, `<!-- setup ... -->`, and runs in its place. Code with a title is
-other tools' and does not run here.
+page needs but need not show stands in a comment, `<!-- setup ... -->`, and runs in its place. Code with the title of
+another tool does not run here.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
-SNIPPET = re.compile(r"^(?:```(?:python|ipython)\n(.*?)^```|<!-- setup\n(.*?)^-->)", re.MULTILINE | re.DOTALL)
-OTHER_FENCES = re.compile(r"^ *```(?!(?:python|ipython)\n)\w*py.*", re.MULTILINE | re.IGNORECASE)
+OURS = r'(?:python|ipython)(?: title="hermes_nb")?\n'
+SNIPPET = re.compile(rf"^(?:```{OURS}(.*?)^```|<!-- setup\n(.*?)^-->)", re.MULTILINE | re.DOTALL)
+OTHER_FENCES = re.compile(rf"^ *```(?!{OURS})\w*py.*", re.MULTILINE | re.IGNORECASE)
 FOREIGN = re.compile(r'```python title="(?:hermes-agent|pydantic-ai|langgraph|mlflow|arize-phoenix|inspect_ai) [^"]+"')
 KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OPENROUTER_API_KEY")
 
