@@ -76,7 +76,7 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
 
 def on_page_content(html: str, **_: Any) -> str:
     """Let long names break between their words, so that tables fit."""
-    return LONG.sub(lambda match: f"<code>{re.sub('([_./])', r'\1<wbr>', match[1])}</code>", html)
+    return LONG.sub(lambda match: "<code>" + re.sub("([_./])", r"\1<wbr>", match[1]) + "</code>", html)
 
 
 def on_post_page(output: str, **_: Any) -> str:
