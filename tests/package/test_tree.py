@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 import subprocess
@@ -47,6 +48,22 @@ def test_no_module_of_the_library_needs_a_map():
     long = {p.name: n for p in (ROOT / "hermes_nb").rglob("*.py") if (n := len(p.read_text().splitlines())) > 500}
     long.pop("semconv.py", None)  # generated
     assert not long
+
+
+def test_no_function_of_the_library_needs_scrolling():
+    long = {}
+    for path in (ROOT / "hermes_nb").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                words = (ast.get_docstring(node, clean=False) or "").count("\n") + 1
+                long[f"{path.name}: {node.name}"] = node.end_lineno - node.lineno - words
+    assert {name: lines for name, lines in long.items() if lines >= 50} == {}
+
+
+def test_every_verb_of_make_is_explained_to_contributors():
+    verbs = re.findall(r"^([a-z]+):.*## ", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    told = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    assert [verb for verb in verbs if f"`make {verb}`" not in told] == []
 
 
 def test_the_places_that_contributors_are_sent_to_are_there():

@@ -204,7 +204,7 @@ def _mark(ax: Axes, frames: Frames) -> list[str]:
 
 def _explain(ax: Axes, rows: dict[str, list[Bar]], kinds: list[str]) -> None:
     used = {bar.color for bars in rows.values() for bar in bars if not bar.is_wait}
-    names = {BLUE: "model", ORANGE: "retried", PURPLE: "gave over", GREEN: "tool", RED: "failed", TEAL: "compression"}
+    names = {BLUE: "model", ORANGE: "retried", PURPLE: "gave up", GREEN: "tool", RED: "failed", TEAL: "compression"}
     handles: list[Any] = [Patch(color=color, label=name) for color, name in names.items() if color in used]
     if any(bar.is_wait for bars in rows.values() for bar in bars):
         handles.append(Patch(**WAIT, label="wait"))
