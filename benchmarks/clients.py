@@ -20,7 +20,8 @@ import httpx
 from bench_server import running
 from loop import rate
 
-from hermes_nb.providers.transport import Request, StreamTransport
+from hermes_nb.providers.http1 import Request
+from hermes_nb.providers.transport import StreamTransport
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -17,11 +17,13 @@ from urllib.parse import urlsplit, urlunsplit
 import anyio
 
 from hermes_nb.providers.endpoints import is_loopback
-from hermes_nb.providers.transport import KEPT, Request, Response, transport
+from hermes_nb.providers.transport import KEPT, transport
 from hermes_nb.vocabulary.failures import ConfigurationError, Failure, FailureReason, ProviderError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+
+    from hermes_nb.providers.http1 import Request, Response
 
 Send: TypeAlias = "Callable[[Request], Awaitable[Response]]"
 """Sends one request; the response's body is read as it comes."""

@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 from hermes_nb.providers.error_bodies import redacted
 from hermes_nb.providers.failures import refused
 from hermes_nb.providers.http import Limits, Timeouts, post, request_headers, request_url, sending
+from hermes_nb.providers.http1 import Request, Response
 from hermes_nb.providers.sse import DONE, EventDecoder, Unreadable, read_body
-from hermes_nb.providers.transport import Request, Response
 from hermes_nb.vocabulary.failures import Failure, FailureReason, ProviderError
 
 if TYPE_CHECKING:

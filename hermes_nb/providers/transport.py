@@ -1,4 +1,4 @@
-"""A transport for model servers: HTTP/1.1 over asyncio's streams.
+"""A transport for model servers: connections for HTTP/1.1, over asyncio's streams.
 
 httpx's own transport is made for every use of HTTP, and costs a turn more than all the rest of a request. A turn asks
 one server, one request after the other; this transport does just that, with the same exceptions. It speaks to servers
@@ -12,24 +12,22 @@ import asyncio
 import time
 from contextlib import asynccontextmanager, contextmanager, suppress
 from contextvars import Context
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
-from urllib.parse import urlsplit
+from functools import partial
+from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
+
+from hermes_nb.providers.http1 import HEAD_LIMIT, Answer, Body, Reader, response_head, target, translated, written
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
+    from collections.abc import AsyncIterator, Coroutine, Iterator
     from typing import Self
 
     import httpx
 
-    Streams = tuple["_Reader", asyncio.StreamWriter]
-    Place = tuple[str, int, bool]
-    Transports = dict[tuple[ssl.SSLContext, float], "StreamTransport"]
+    from hermes_nb.providers.http1 import Place, Request, Response, Streams
 
-HEAD_LIMIT = 1 << 17
-"""Bytes of a response's head, and of a line between its chunks."""
+    Transports = dict[tuple[ssl.SSLContext, float], "StreamTransport"]
 
 KEPT = 60.0
 """Seconds that a connection is kept for the next request: a tool may take a while."""
@@ -43,48 +41,6 @@ is not sent again unseen: the loop decides about that, with an attempt that is t
 
 ATTEMPT_DELAY = 0.25
 """Seconds after which the next address of a host is tried beside the first one (RFC 8305, section 5)."""
-
-PIECE = 1 << 16
-_NO_BODY = (204, 304)
-_INFORMATIONAL = 200
-_SUCCESS = range(200, 300)
-_PORTS = {"http": 80, "https": 443}
-
-
-class Request(NamedTuple):
-    """A request with a body.
-
-    Attributes:
-        url: With every character escaped that has to be.
-        headers: All but those that follow from the rest, the host and the length; with their names in lower case.
-        content: The body.
-    """
-
-    url: str
-    headers: Mapping[str, str]
-    content: bytes
-
-
-class Response(Protocol):
-    """A response, of this transport or of httpx: its head is here, its body is read as it comes."""
-
-    @property
-    def status_code(self) -> int:
-        """As in its first line."""
-
-    @property
-    def is_success(self) -> bool:
-        """Whether the status is one of success."""
-
-    @property
-    def headers(self) -> Mapping[str, str]:
-        """With their names in lower case."""
-
-    def aiter_bytes(self) -> AsyncIterator[bytes]:
-        """The body in pieces, decompressed."""
-
-    async def aclose(self) -> None:
-        """Read no more of it."""
 
 
 class StreamTransport:
@@ -106,10 +62,8 @@ class StreamTransport:
         Raises:
             httpx.TransportError: As httpx's own transport does.
         """
-        place, line, host = _target(request.url)
-        headers = {"host": host, "content-length": len(request.content), **request.headers}
-        lines = [line, *(f"{name}: {value}" for name, value in headers.items()), "", ""]
-        whole = "\r\n".join(lines).encode("ascii") + request.content
+        place, line, host = target(request.url)
+        whole = written(request, line, host)
         if kept := self._reused(place):
             with suppress(_Stale):
                 return await self._exchanged(place, kept, whole, kept=True)
@@ -123,22 +77,22 @@ class StreamTransport:
             httpx.TransportError: As httpx's own transport does.
         """
         reader, writer = streams
-        body, sent = _Body(self, place, streams), time.monotonic()
+        body, sent = Body(streams, partial(self.keep, place, streams)), time.monotonic()
         try:
             writer.write(whole)
             await writer.drain()
-            version, status, headers = await _response_head(reader)
+            version, status, headers = await response_head(reader)
             body.expect(version, status, headers)
         except (OSError, EOFError, ValueError, asyncio.LimitOverrunError) as error:
             body.abort()
             crossed = kept and not reader.unread and time.monotonic() - sent < CROSSING
             if crossed and isinstance(error, OSError | EOFError):
                 raise _Stale from error
-            raise _translated(error) from error
+            raise translated(error) from error
         except BaseException:
             body.abort()
             raise
-        return _Answer(status, headers, body)
+        return Answer(status, headers, body)
 
     async def __aenter__(self) -> Self:
         return self
@@ -184,29 +138,6 @@ class _Stale(Exception):
     """A kept connection was none any more: the server had closed it, and word of that crossed the request's way."""
 
 
-class _Reader(asyncio.StreamReader):
-    """Knows how many bytes are here that nobody has read: on a kept connection they answer no request of ours."""
-
-    unread = 0
-
-    def feed_data(self, data: Any) -> None:
-        """What has come."""
-        self.unread += len(data)
-        super().feed_data(data)
-
-    async def read(self, n: int = -1) -> bytes:
-        """Some of it."""
-        data = await super().read(n)
-        self.unread -= len(data)
-        return data
-
-    async def readuntil(self, separator: Any = b"\n") -> bytes:
-        """What of it comes before a separator, and that."""
-        data = await super().readuntil(separator)
-        self.unread -= len(data)
-        return data
-
-
 class _Protocol(asyncio.StreamReaderProtocol):
     """Closes a connection when the server does."""
 
@@ -219,7 +150,7 @@ class _Protocol(asyncio.StreamReaderProtocol):
 async def _opened(host: str, port: int, context: ssl.SSLContext | None) -> Streams:
     """As `asyncio.open_connection`, but with the protocol above."""
     loop = asyncio.get_running_loop()
-    reader = _Reader(limit=HEAD_LIMIT, loop=loop)
+    reader = Reader(limit=HEAD_LIMIT, loop=loop)
     transport, protocol = await loop.create_connection(
         lambda: _Protocol(reader, loop=loop), host, port, ssl=context, happy_eyeballs_delay=ATTEMPT_DELAY
     )
@@ -269,223 +200,8 @@ async def transport(context: ssl.SSLContext, connect: float) -> AsyncIterator[St
     yield shared[context, connect]
 
 
-class _Answer:
-    """A response of this transport."""
-
-    def __init__(self, status: int, headers: list[tuple[bytes, bytes]], body: _Body) -> None:
-        self.status_code = status
-        self.is_success = status in _SUCCESS
-        self.headers: dict[str, str] = {}
-        for name, value in headers:
-            key, text = _text(name).lower(), _text(value)
-            self.headers[key] = f"{self.headers[key]}, {text}" if key in self.headers else text
-        self._body = body
-
-    def aiter_bytes(self) -> AsyncIterator[bytes]:
-        """The body in pieces, decompressed where it has to be.
-
-        Raises:
-            httpx.HTTPError: The connection broke, or the body makes no sense.
-        """
-        if "content-encoding" not in self.headers:
-            return aiter(self._body)
-        import httpx  # noqa: PLC0415  heavy, and servers rarely compress
-
-        return httpx.Response(self.status_code, headers=self.headers, content=aiter(self._body)).aiter_bytes()
-
-    async def aclose(self) -> None:
-        """Keep the connection if the body has been read; else close it."""
-        await self._body.aclose()
-
-
-class _Body:
-    """The body of one response; gives its connection back when it has been read to its end."""
-
-    def __init__(self, transport: StreamTransport, place: Place, streams: Streams) -> None:
-        self._transport = transport
-        self._place = place
-        self._reader, self._writer = streams
-        self._length: int | None = None
-        self._chunked = self._keep = self._over = False
-
-    def expect(self, version: bytes, status: int, headers: list[tuple[bytes, bytes]]) -> None:
-        """Learn from the head how the body ends.
-
-        Raises:
-            ValueError: The head contradicts itself.
-        """
-        pairs = [(name.lower(), value.strip().lower()) for name, value in headers]
-        said = dict(pairs)
-        self._chunked = said.get(b"transfer-encoding", b"").endswith(b"chunked")
-        if not self._chunked and b"content-length" in said:
-            self._length = _length({value for name, value in pairs if name == b"content-length"})
-        if status in _NO_BODY:
-            self._length, self._chunked = 0, False
-        kept = version == b"HTTP/1.1" and b"close" not in said.get(b"connection", b"")
-        self._keep = kept and (self._chunked or self._length is not None)
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        """The body in pieces.
-
-        Raises:
-            httpx.ReadError: The connection broke.
-            httpx.RemoteProtocolError: The body ended before its end, or makes no sense.
-        """
-        try:
-            if self._chunked:
-                chunks = _Chunks()
-                while not chunks.over:
-                    if piece := chunks.feed(await self._some()):
-                        yield piece
-                self._keep = self._keep and not chunks.rest
-            elif self._length is None:
-                while piece := await self._reader.read(PIECE):
-                    yield piece
-            else:
-                while self._length > 0:
-                    piece = await self._some(self._length)
-                    self._length -= len(piece)
-                    yield piece
-        except (OSError, EOFError, ValueError, asyncio.LimitOverrunError) as error:
-            raise _translated(error) from error
-        self._over = True
-
-    async def _some(self, most: int = PIECE) -> bytes:
-        if piece := await self._reader.read(min(most, PIECE)):
-            return piece
-        raise EOFError
-
-    async def aclose(self) -> None:
-        """Keep the connection if the body has been read; else close it at once, so that the server stops."""
-        if self._over and self._keep:
-            self._transport.keep(self._place, (self._reader, self._writer))
-        else:
-            self.abort()
-
-    def abort(self) -> None:
-        """Close the connection without waiting for anything."""
-        self._writer.transport.abort()
-
-
-@lru_cache
-def _target(url: str) -> tuple[Place, str, str]:
-    """Where a request goes, its first line, and the host as a header tells it: the same for all requests of a turn."""
-    at = urlsplit(url)
-    port = _PORTS[at.scheme]
-    place = (at.hostname or "", at.port or port, at.scheme == "https")
-    return place, f"POST {at.path}{at.query and '?'}{at.query} HTTP/1.1", at.netloc.removesuffix(f":{port}")
-
-
-async def _response_head(reader: asyncio.StreamReader) -> tuple[bytes, int, list[tuple[bytes, bytes]]]:
-    """Version, status and headers, past what servers say in between (100 Continue)."""
-    while True:
-        first, *lines = (await reader.readuntil(b"\r\n\r\n")).split(b"\r\n")[:-2]
-        version, _, rest = first.partition(b" ")
-        if not version.startswith(b"HTTP/1."):
-            msg = "illegal status line"
-            raise ValueError(msg)
-        status = int(rest[:3])
-        if status >= _INFORMATIONAL:
-            return version, status, [_header(line) for line in lines]
-
-
-def _length(said: set[bytes]) -> int:
-    """The length of a body, if it is said once or alike.
-
-    Raises:
-        ValueError: It is no length, or there are several.
-    """
-    length, *others = said
-    if others or not length.isdigit():  # int() takes signs and underscores too
-        msg = "illegal length of a body"
-        raise ValueError(msg)
-    return int(length)
-
-
-def _header(line: bytes) -> tuple[bytes, bytes]:
-    name, colon, value = line.partition(b":")
-    if not colon or name != name.strip():
-        msg = "illegal header line"
-        raise ValueError(msg)
-    return name, value.strip()
-
-
-def _text(raw: bytes) -> str:
-    try:
-        return raw.decode()
-    except UnicodeDecodeError:
-        return raw.decode("latin-1")
-
-
-class _Chunks:
-    """Takes the chunked coding off a body: all that has come at once, for a token is a chunk.
-
-    Attributes:
-        over: The last chunk and the trailers have come.
-        rest: Bytes that are not read yet; of something else, when it is over.
-    """
-
-    def __init__(self) -> None:
-        self.over = False
-        self.rest = b""
-        self._left = 0  # bytes of the chunk that is being read
-        self._next: Literal["size", "end of chunk", "trailer"] = "size"
-
-    def feed(self, data: bytes) -> bytes:
-        """More bytes; gives what of the body they hold.
-
-        Raises:
-            ValueError: It is not the chunked coding.
-        """
-        data, at, found = self.rest + data, 0, []
-        while not self.over:
-            if self._left:
-                found.append(piece := data[at : at + self._left])
-                at, self._left = at + len(piece), self._left - len(piece)
-                if self._left:
-                    break
-            end = data.find(b"\n", at)
-            if end < 0:
-                break
-            self._line(data[at:end].rstrip(b"\r"))
-            at = end + 1
-        self.rest = data[at:]
-        if len(self.rest) > HEAD_LIMIT:
-            msg = "a line between two chunks has no end"
-            raise ValueError(msg)
-        return b"".join(found)
-
-    def _line(self, line: bytes) -> None:
-        match self._next:
-            case "size":
-                size = line.partition(b";")[0].strip()
-                if not size.isalnum():  # int() takes signs and underscores too
-                    msg = f"illegal size of a chunk: {size[:20]!r}"
-                    raise ValueError(msg)
-                self._left = int(size, 16)
-                self._next = "end of chunk" if self._left else "trailer"
-            case "end of chunk":
-                if line:
-                    msg = "a chunk is longer than it said"
-                    raise ValueError(msg)
-                self._next = "size"
-            case "trailer":
-                self.over = not line
-
-
 def _unreached(error: OSError) -> httpx.TransportError:
     """The exception that httpx's own transport would raise where no connection comes about."""
     import httpx  # noqa: PLC0415  heavy, and only needed here
 
     return (httpx.ConnectTimeout if isinstance(error, TimeoutError) else httpx.ConnectError)(str(error))
-
-
-def _translated(error: Exception) -> httpx.TransportError:
-    """The exception that httpx's own transport would raise."""
-    import httpx  # noqa: PLC0415  heavy, and only needed here
-
-    if isinstance(error, OSError):
-        return httpx.ReadError(str(error))
-    if isinstance(error, EOFError):
-        return httpx.RemoteProtocolError("the server closed the connection before the reply was complete")
-    return httpx.RemoteProtocolError(f"the reply is no HTTP: {error}")

@@ -16,7 +16,7 @@ import anyio
 import httpx
 import pytest
 
-from hermes_nb.providers import http, transport
+from hermes_nb.providers import http, http1, transport
 from hermes_nb.providers.http import LOCAL, Timeouts, request_url, timeouts_of, translated
 from hermes_nb.providers.openai_chat import OpenAIChat
 from hermes_nb.vocabulary.failures import ConfigurationError, ProviderError
@@ -193,7 +193,7 @@ def test_connections_that_nobody_needs_any_more_are_closed_whoever_they_lead_to(
     async def two(one, other):
         async with transport.StreamTransport(ssl.create_default_context()) as shared:
             for server in (one, other):
-                response = await shared.send(transport.Request(f"{server.url}/chat/completions", {}, b'{"model": ""}'))
+                response = await shared.send(http1.Request(f"{server.url}/chat/completions", {}, b'{"model": ""}'))
                 _ = [piece async for piece in response.aiter_bytes()]
                 await response.aclose()
             assert await anyio.to_thread.run_sync(wait_for, lambda: not one._sockets)
@@ -206,7 +206,7 @@ def test_connections_that_nobody_needs_any_more_are_closed_whoever_they_lead_to(
 def test_a_bounded_number_of_connections_is_kept(monkeypatch):
     async def three(server):
         async with transport.StreamTransport(ssl.create_default_context()) as shared:
-            asked = transport.Request(f"{server.url}/chat/completions", {}, b'{"model": ""}')
+            asked = http1.Request(f"{server.url}/chat/completions", {}, b'{"model": ""}')
             responses = [await shared.send(asked) for _ in range(3)]
             for response in responses:
                 _ = [piece async for piece in response.aiter_bytes()]
