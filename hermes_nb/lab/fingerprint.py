@@ -21,9 +21,10 @@ from hermes_nb.lab.wrapping import sub_agents
 from hermes_nb.providers.base import Provider, is_provider
 from hermes_nb.telemetry.redaction import is_secret_name, without_keys
 from hermes_nb.tools.definition import FunctionTool, Tool, is_tool
-from hermes_nb.turn.redaction import MASK, SHORTEST
+from hermes_nb.turn.redaction import SHORTEST
 from hermes_nb.turn.request import Policies
 from hermes_nb.vocabulary.budget import IterationBudget
+from hermes_nb.vocabulary.texts import REDACTED
 
 SHOWN = 100
 """Characters of a value that a difference shows."""
@@ -113,7 +114,7 @@ def _plain(value: Any) -> Any:  # noqa: PLR0911  one return for each kind of val
     if isinstance(value, float):
         return value if abs(value) < float("inf") else repr(value)
     if isinstance(value, Mapping):
-        return {str(key): MASK if is_secret_name(key) else _plain(item) for key, item in value.items()}
+        return {str(key): REDACTED if is_secret_name(key) else _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return list(map(_plain, value))
     if isinstance(value, set | frozenset):
@@ -225,7 +226,7 @@ def _masked(value: Any, secrets: Any) -> Any:
     if not isinstance(value, str):
         return value
     for secret in secrets:
-        value = value.replace(secret, MASK)
+        value = value.replace(secret, REDACTED)
     return without_keys(value)
 
 

@@ -11,7 +11,7 @@ from opentelemetry.sdk._logs.export import LogRecordExporter, LogRecordExportRes
 from opentelemetry.sdk.metrics.export import MetricExporter, MetricExportResult
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
-from hermes_nb.telemetry.redaction import Redactor
+from hermes_nb.telemetry.redaction import without_keys
 from hermes_nb.vocabulary.failures import in_words
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ class Trouble:
     def _tell(self, reason: str) -> None:
         self.count += 1
         if self.count == 1:
-            words = Redactor()(reason.splitlines()[0] if reason else "")
+            words = without_keys(reason.splitlines()[0] if reason else "")
             logger.warning("%s do not reach %s (%s); turns go on", self._signal, self._destination, words)
 
 

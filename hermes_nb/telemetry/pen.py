@@ -14,7 +14,7 @@ from hermes_nb.telemetry.redaction import safe_attributes, without_keys
 from hermes_nb.vocabulary import events
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from opentelemetry.context import Context
     from opentelemetry.trace import Link, Span, Tracer
@@ -34,13 +34,10 @@ class Pen:
         lock: Held by whoever writes, or leaves for later, what is written onto a span.
     """
 
-    def __init__(
-        self, tracer: Tracer, *, content: Content, openinference: bool, redact: Callable[[str], str] | None
-    ) -> None:
+    def __init__(self, tracer: Tracer, *, content: Content, openinference: bool) -> None:
         self._tracer = tracer
         self.content = content
         self._openinference = openinference
-        self._redact = redact or without_keys
         self.lock = RLock()
 
     def begin(self, event: Event, around: Context, links: Sequence[Link] | None) -> Span:
@@ -51,7 +48,7 @@ class Pen:
             mapping.span_name(what),
             around,
             kind=_KINDS[mapping.span_kind(what)],
-            attributes=self._safe(mapping.start_attributes(event)),
+            attributes=safe_attributes(mapping.start_attributes(event)),
             links=links,
             start_time=event.at,
             record_exception=False,
@@ -62,8 +59,8 @@ class Pen:
         """A point, as a span event."""
         attributes = mark.attributes
         if self.content != "none" and isinstance(event.what, events.Steered):
-            attributes = attributes | point_content(event.what, redact=self._redact)
-        span.add_event(mark.name, self._safe(attributes), timestamp=event.at)
+            attributes = attributes | point_content(event.what, redact=without_keys)
+        span.add_event(mark.name, safe_attributes(attributes), timestamp=event.at)
 
     def end(self, event: Event, kept: Kept | None, span: Span) -> None:
         """What is known when the scope ends; the span itself is still open.
@@ -76,14 +73,11 @@ class Pen:
         what: Any = event.what
         out = mapping.end_attributes(event, openinference=self._openinference)
         if kept is not None:
-            out |= content_attributes(kept, self.content, redact=self._redact, openinference=self._openinference)
-        span.set_attributes(self._safe(out))
+            out |= content_attributes(kept, self.content, redact=without_keys, openinference=self._openinference)
+        span.set_attributes(safe_attributes(out))
         if not mapping.failed(event):
             return
         if (exception := mapping.exception(what)) is not None:
-            span.add_event(semconv.EVENT_EXCEPTION, self._safe(exception), timestamp=event.at)
-        words = self._safe({semconv.EXCEPTION_MESSAGE: mapping.description(what)})
+            span.add_event(semconv.EVENT_EXCEPTION, safe_attributes(exception), timestamp=event.at)
+        words = safe_attributes({semconv.EXCEPTION_MESSAGE: mapping.description(what)})
         span.set_status(StatusCode.ERROR, words[semconv.EXCEPTION_MESSAGE] or None)
-
-    def _safe(self, attributes: dict[str, Any]) -> dict[str, Any]:
-        return safe_attributes(attributes, self._redact)

@@ -3,23 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import fields, is_dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 from hermes_nb.telemetry import semconv
-from hermes_nb.vocabulary.texts import unicode_only
+from hermes_nb.vocabulary.texts import REDACTED, unicode_only
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
-    from hermes_nb.vocabulary.events import What
-
-REDACTED: Final = "[redacted]"
 DROPPED: Final = "[dropped: the redactor failed]"
-
-_SHORTEST_SECRET: Final = 6
-"""Shorter texts ("x", "none") stand for no key where a local server wants none, and occur everywhere."""
 
 _VENDORS: Final = (
     r"sk-(?=[\w-]{0,64}\d)[\w-]{12,}",  # OpenAI, Anthropic, OpenRouter, DeepSeek
@@ -65,8 +57,6 @@ _MOST: Final = 2**63 - 1
 _WORDS: Final = semconv.DECLARED - semconv.FREE_TEXT
 """Attributes that hold names and numbers, not free text; metadata and settings are not among them."""
 
-T = TypeVar("T")
-
 
 def is_secret_name(name: object) -> bool:
     """Whether a field of this name holds a key or a password; `max_tokens` does not."""
@@ -87,73 +77,19 @@ def _mask(match: re.Match[str]) -> str:
     return whole[: match.start("secret") - start] + REDACTED + whole[match.end("secret") - start :]
 
 
-class Redactor:
-    """Takes keys out of texts, and of whatever holds texts.
+def redacting(custom: Callable[[str], str] | None) -> Callable[[str], str]:
+    """What takes keys out of a text, then lets the user's redactor at it; a text that this fails on is dropped."""
+    if custom is None:
+        return without_keys
 
-    Args:
-        secrets: Texts that must never appear; very short ones are passed over.
-        custom: The user's own redactor; where it fails, the text is dropped.
-        patterns: Look for what has the form of a key as well.
-    """
-
-    def __init__(
-        self, secrets: Iterable[str] = (), custom: Callable[[str], str] | None = None, *, patterns: bool = True
-    ) -> None:
-        self._secrets = sorted({s for s in secrets if len(s) >= _SHORTEST_SECRET}, key=len, reverse=True)
-        self._custom = custom
-        self._patterns = patterns
-        self._seen: dict[int, tuple[Any, Any]] = {}
-
-    def __call__(self, text: str) -> str:
-        """The text without keys."""
-        for secret in self._secrets:
-            if secret in text:
-                text = text.replace(secret, REDACTED)
-        if self._patterns:
-            text = without_keys(text)
-        return text if self._custom is None else self._customised(text, self._custom)
-
-    def _customised(self, text: str, custom: Callable[[str], str]) -> str:
+    def redact(text: str) -> str:
         try:
-            out = custom(text)
+            out = custom(without_keys(text))
         except Exception:  # noqa: BLE001  the user's function may raise anything; the text must not get out
             return DROPPED
         return out if isinstance(out, str) else DROPPED
 
-    def what(self, what: What) -> What:
-        """An event's thing without keys: the same object, if it holds none."""
-        return self._walk(what)
-
-    def _walk(self, value: T) -> T:
-        """The value without keys; copied only where something changes."""
-        if isinstance(value, str):
-            out: Any = value if type(value) is not str else self(value)
-        elif isinstance(value, Mapping):
-            out = self._mapping(value)
-        elif isinstance(value, tuple | list):
-            items = [self._walk(item) for item in value]
-            out = value if all(a is b for a, b in zip(items, value, strict=True)) else type(value)(items)
-        elif is_dataclass(value):
-            out = self._dataclass(value)
-        else:
-            return value
-        return value if out == value else out
-
-    def _mapping(self, value: Mapping[Any, Any]) -> dict[Any, Any]:
-        return {
-            key: REDACTED if item and is_secret_name(key) and isinstance(item, str) else self._walk(item)
-            for key, item in value.items()
-        }
-
-    def _dataclass(self, value: Any) -> Any:
-        frozen = value.__dataclass_params__.frozen
-        if frozen and (known := self._seen.get(id(value))) is not None:
-            return known[1]
-        changes = {f.name: new for f in fields(value) if (new := self._walk(old := getattr(value, f.name))) is not old}
-        out = replace(value, **changes) if changes else value
-        if frozen:
-            self._seen[id(value)] = (value, out)  # holds the original, so that its id stays taken
-        return out
+    return redact
 
 
 def safe_attributes(attributes: dict[str, Any], redact: Callable[[str], str] | None = None) -> dict[str, Any]:

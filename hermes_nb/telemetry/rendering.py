@@ -10,7 +10,7 @@ from opentelemetry.trace import Status
 
 from hermes_nb.telemetry import mapping, semconv
 from hermes_nb.telemetry.content import content_attributes, point_content
-from hermes_nb.telemetry.redaction import Redactor, safe_attributes
+from hermes_nb.telemetry.redaction import redacting, safe_attributes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -48,7 +48,7 @@ class Rendering:
         self._openinference = openinference
         self._hidden = hidden
         self._custom = redact is not None
-        self._redact = Redactor(custom=redact)
+        self._redact = redacting(redact)
         self._input = hidden.text("INPUT", self._redact)
         self._output = hidden.text("OUTPUT", self._redact)
 

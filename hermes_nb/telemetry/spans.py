@@ -47,7 +47,6 @@ class SpanSink:
         store: Keeps them; a new one if left out.
         content: Whether what was said goes onto the spans themselves. Captures add it for themselves, from the store.
         openinference: Whether what viewers of OpenInference read goes onto the spans themselves.
-        redact: Applied to every text that people or models wrote; takes out what has the form of a key, if left out.
         defer: Write a span only when somebody looks at it; for a tracer whose spans nobody else waits for.
     """
 
@@ -58,11 +57,10 @@ class SpanSink:
         store: LiveStore | None = None,
         content: Content = "none",
         openinference: bool = True,
-        redact: Callable[[str], str] | None = None,
         defer: bool = False,
     ) -> None:
         self.store = LiveStore() if store is None else store
-        self.pen = Pen(tracer, content=content, openinference=openinference, redact=redact)
+        self.pen = Pen(tracer, content=content, openinference=openinference)
         self.defer = defer
         self._turns: dict[str, TurnSpans] = {}
 

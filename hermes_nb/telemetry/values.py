@@ -9,8 +9,8 @@ import numbers
 from collections.abc import Mapping
 from typing import Any, Final
 
-from hermes_nb.telemetry.redaction import REDACTED, is_secret_name
-from hermes_nb.vocabulary.texts import unicode_only
+from hermes_nb.telemetry.redaction import is_secret_name
+from hermes_nb.vocabulary.texts import REDACTED, unicode_only
 
 logger = logging.getLogger("hermes_nb")
 

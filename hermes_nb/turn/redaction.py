@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from hermes_nb.vocabulary.failures import Failure
 from hermes_nb.vocabulary.growing import Growing
 from hermes_nb.vocabulary.messages import Message, Reply, ToolCall
+from hermes_nb.vocabulary.texts import REDACTED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     Redact = Callable[[What, Phase], What]
     Getter = Callable[[Any], tuple[Any, ...]]
 
-MASK = "[redacted]"
 SHORTEST = 6
 """Characters; a shorter secret would stand in ordinary words."""
 
@@ -97,7 +97,7 @@ class _Redactor:
             return text
         for secret in self._secrets:
             if secret in text:
-                text = text.replace(secret, MASK)
+                text = text.replace(secret, REDACTED)
         return text
 
     def other(self, value: Any) -> Any:

@@ -6,6 +6,9 @@ import json
 import re
 from typing import Any
 
+REDACTED = "[redacted]"
+"""What stands in the place of a key."""
+
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
