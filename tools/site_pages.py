@@ -98,6 +98,16 @@ def others_do_not() -> str:
     return tables[0].replace("(docs/", "(")
 
 
+def contributing() -> str:
+    """How to contribute; what is beside it in the repository is no link here."""
+    return re.sub(r"\[([^]]+)\]\(changes/README\.md\)", r"\1", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"))
+
+
+def changelog() -> str:
+    """What has changed."""
+    return (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+
+
 def loop() -> str:
     """The source of the loop, without what is said to the linter."""
     source = re.sub(r"  # noqa: \w+  ", "  # ", inspect.getsource(run_turn))
