@@ -64,6 +64,7 @@ class CredentialPool:
             worker thread.
         refreshes_per_key: How often one key is refreshed in one turn.
         refreshes_per_turn: How often keys are refreshed in one turn, all together.
+        refresh_timeout: Seconds that one refresh may take; after that it has failed.
 
     Raises:
         ConfigurationError: No key, or something that cannot be one.
@@ -76,6 +77,7 @@ class CredentialPool:
         refresh: Refresh | None = None,
         refreshes_per_key: int = REFRESHES_PER_KEY,
         refreshes_per_turn: int = REFRESHES_PER_TURN,
+        refresh_timeout: float = 120.0,
     ) -> None:
         given = [keys] if isinstance(keys, str) else list(keys)
         self._entries = [_Entry(key) for key in dict.fromkeys(map(checked, given))]
@@ -85,6 +87,7 @@ class CredentialPool:
         self.refresh = refresh
         self.refreshes_per_key = refreshes_per_key
         self.refreshes_per_turn = refreshes_per_turn
+        self.refresh_timeout = refresh_timeout
         self._lock = threading.Lock()
 
     def lease(self) -> Lease:
@@ -148,7 +151,8 @@ class CredentialPool:
     def __getstate__(self) -> dict[str, Any]:
         """What travels to another process: keys and settings; not who rests."""
         return {"keys": [e.key for e in self._entries], "refresh": self.refresh,
-                "refreshes_per_key": self.refreshes_per_key, "refreshes_per_turn": self.refreshes_per_turn}  # fmt: skip
+                "refreshes_per_key": self.refreshes_per_key, "refreshes_per_turn": self.refreshes_per_turn,
+                "refresh_timeout": self.refresh_timeout}  # fmt: skip
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(state.pop("keys"), **state)  # type: ignore[misc]  # made anew, with a lock of its own
@@ -205,7 +209,8 @@ class Lease:
         try:
             if entry.key != failed:  # and has done it
                 return True
-            new = checked(await _call(pool.refresh, failed))
+            with anyio.fail_after(pool.refresh_timeout):
+                new = checked(await _call(pool.refresh, failed))
         except BaseException as error:  # the user's function; the key must not get into the log
             if ends_turn(error):
                 raise

@@ -209,6 +209,22 @@ def test_a_refresh_that_fails_rotates_and_shows_no_key(caplog, kind, how):
     assert "key-secret" not in caplog.text
 
 
+@pytest.mark.parametrize("kind", ["async", "plain"])
+def test_a_refresh_without_end_is_a_refresh_that_failed(kind):
+    released = threading.Event()
+
+    async def waits(_):
+        await anyio.sleep_forever()
+
+    refresh = waits if kind == "async" else lambda _: released.wait(30)
+    pool = CredentialPool(["a", "b"], refresh=refresh, refresh_timeout=0.05)
+    with Server(by_key(a=status(401), b=say("hi"))) as server:
+        renewed, reply = turn(chat(server, api_key=pool))
+    released.set()
+
+    assert (renewed, reply.text) == (["rotated"], "hi")
+
+
 def test_a_key_is_back_when_its_seconds_are_over(monkeypatch):
     now = [100.0]
     monkeypatch.setattr(credentials.time, "monotonic", lambda: now[0])
