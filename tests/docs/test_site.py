@@ -48,7 +48,7 @@ def test_the_site_builds_without_a_warning_and_its_tables_are_filled(site):
     turn = page(site, "concepts", "turn")
     assert ">run_turn<" in turn
     assert re.search(
-        "TurnRequest.*─ admit .*make room .*ask model .*run tools .*─ settle .*TurnResult", turn, re.DOTALL
+        "TurnRequest.*─▶ admit .*make room .*ask model .*run tools .*── settle .*TurnResult", turn, re.DOTALL
     )
 
 
