@@ -134,7 +134,8 @@ class TurnMagics(Magics):
         return self.shell
 
     def _agent(self, expression: str | None) -> Agent:
-        agents = _named(self._space, Agent)
+        everything = _named(self._space, Agent)
+        agents = {name: agent for name, agent in everything.items() if not name.startswith("_")} or everything
         if expression is None:
             if len(agents) == 1:
                 return next(iter(agents.values()))

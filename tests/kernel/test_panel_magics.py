@@ -75,6 +75,13 @@ def test_the_agent_may_be_an_expression_or_left_out_where_there_is_one(kernel):
     assert kernel.run("print(run.agent is agent)") == "True"
 
 
+def test_an_agent_that_a_cell_has_shown_is_not_taken_for_a_second_one(kernel):
+    kernel.run("del slow")
+    kernel.run("agent.with_(name='shown')")
+    kernel.run("%%turn --as run --wait\nGo")
+    assert kernel.run("print(run.request.agent)") == "helper"
+
+
 @pytest.mark.parametrize(
     ("cell", "said"),
     [
