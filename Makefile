@@ -59,7 +59,7 @@ pictures: .venv/dev.stamp chromium  ## the documentation's pictures of the panel
 	@HERMES_NB_PICTURES=docs/images $(RUN) -m pytest -q tests/browser/test_panel_pictures.py
 
 bench: .venv/dev.stamp  ## the programs that measure, one after the other
-	@for program in loop clients start span_cost logbook frames panel sweep peers; do echo "── $$program"; $(RUN) benchmarks/$$program.py || exit 1; done
+	@for program in loop clients start span_cost logbook frames panel sweep soak peers; do echo "── $$program"; $(RUN) benchmarks/$$program.py || exit 1; done
 
 interop: .venv/dev.stamp  ## real turns through the servers of other tools
 	@$(RUN) -m pytest -m interop tests/interop

@@ -63,17 +63,17 @@ class Contrast:
             measure: Which measure; the first one if left out.
             ax: Where to draw; a new picture if left out.
         """
-        from matplotlib.figure import Figure  # noqa: PLC0415  heavy, and an extra
+        from hermes_nb.traces.plots.style import BLUE, INK, dressed, literal, new  # noqa: PLC0415  heavy, and an extra
 
         measure = measure or str(self.frame["measure"].iloc[0])
         rows = self.frame[self.frame["measure"] == measure]
-        ax = Figure(figsize=(6, 1 + 0.5 * len(rows)), layout="constrained").add_subplot() if ax is None else ax
+        ax = dressed(new(7, 1 + 0.45 * len(rows)) if ax is None else ax, grid="x")
         middle = rows["difference"].to_numpy(float)
         errors = np.abs(rows[["low", "high"]].to_numpy(float).T - middle)
-        ax.errorbar(middle, range(len(rows)), xerr=errors, fmt="o", capsize=4)
-        ax.set_yticks(range(len(rows)), [f"{self.setting} = {value}".replace("$", r"\$") for value in rows["value"]])
-        ax.axvline(0, linewidth=1, color="0.6")
-        ax.set_xlabel(f"difference in {measure} to {self.setting} = {rows['baseline'].iloc[0]}".replace("$", r"\$"))
+        ax.errorbar(middle, range(len(rows)), xerr=errors, fmt="o", capsize=4, color=BLUE)
+        ax.set_yticks(range(len(rows)), [literal(f"{self.setting} = {value}") for value in rows["value"]])
+        ax.axvline(0, linewidth=1, color=INK)
+        ax.set_xlabel(literal(f"difference in {measure} to {self.setting} = {rows['baseline'].iloc[0]}"))
         ax.margins(y=0.3)
         return ax
 
