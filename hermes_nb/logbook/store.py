@@ -53,7 +53,7 @@ class Store:
         self._next_try = 0.0
         self.later = Later(_flushing(weakref.ref(self)))
         self._patience = BUSY_SECONDS
-        self._finalizer = weakref.finalize(self, _close, self._connections)
+        self._finalizer = weakref.finalize(self, _close_when_free, self.lock, self._connections)
 
     @classmethod
     def of(cls, path: Path) -> Store:
@@ -208,6 +208,8 @@ class Store:
         _parents.extend(self._connections)
         self._connections.clear()
         self.lock, self.writers, self._next_try = threading.RLock(), {}, 0.0
+        self._finalizer.detach()
+        self._finalizer = weakref.finalize(self, _close_when_free, self.lock, self._connections)
         self.later = Later(_flushing(weakref.ref(self)))
 
 
@@ -240,3 +242,12 @@ def _flushing(store: weakref.ref[Store]) -> Callable[[], None]:
 def _close(connections: list[sqlite3.Connection]) -> None:
     while connections:
         connections.pop().close()
+
+
+def _close_when_free(lock: threading.RLock, connections: list[sqlite3.Connection]) -> None:
+    """Close what nobody writes with: when the program ends, a turn may be in the middle of a transaction."""
+    if lock.acquire(timeout=BUSY_SECONDS):
+        try:
+            _close(connections)
+        finally:
+            lock.release()

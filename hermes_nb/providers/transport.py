@@ -128,8 +128,7 @@ class StreamTransport:
         host, port, secure = place
         context = self._context if secure else None
         try:
-            async with asyncio.timeout(self._connect):
-                return await _outside_of_the_turn(_opened(host, port, context))
+            return await _outside_of_the_turn(_opened(host, port, context, self._connect))
         except OSError as error:
             raise _unreached(error) from error
 
@@ -147,21 +146,26 @@ class _Protocol(asyncio.StreamReaderProtocol):
         return False
 
 
-async def _opened(host: str, port: int, context: ssl.SSLContext | None) -> Streams:
-    """As `asyncio.open_connection`, but with the protocol above."""
+async def _opened(host: str, port: int, context: ssl.SSLContext | None, seconds: float | None) -> Streams:
+    """As `asyncio.open_connection`, but with the protocol above, and within so many seconds."""
     loop = asyncio.get_running_loop()
     reader = Reader(limit=HEAD_LIMIT, loop=loop)
-    transport, protocol = await loop.create_connection(
-        lambda: _Protocol(reader, loop=loop), host, port, ssl=context, happy_eyeballs_delay=ATTEMPT_DELAY
-    )
+    async with asyncio.timeout(seconds):
+        transport, protocol = await loop.create_connection(
+            lambda: _Protocol(reader, loop=loop), host, port, ssl=context, happy_eyeballs_delay=ATTEMPT_DELAY
+        )
     return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
 
 
 async def _outside_of_the_turn(opening: Coroutine[object, object, Streams]) -> Streams:
-    """A connection that holds nothing of the turn that opens it: event loops keep the context variables with it."""
+    """A connection that holds nothing of the turn that opens it: event loops keep the context variables with it.
+
+    Where the turn ends meanwhile it is closed as soon as it is there, and not cancelled: asyncio's race of addresses,
+    cancelled just when one has won, forgets the winner's socket.
+    """
     task = asyncio.get_running_loop().create_task(opening, context=Context())
     try:
-        return await task
+        return await asyncio.shield(task)
     except asyncio.CancelledError:
         task.add_done_callback(_closed_unused)
         raise

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import gzip
 import json
 import math
@@ -10,6 +12,7 @@ import socket
 import ssl
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import anyio
@@ -417,3 +420,24 @@ def test_a_provider_can_travel_to_another_process():
     arrived = pickle.loads(pickle.dumps(provider))
     assert arrived == provider
     assert arrived.secrets == provider.secrets == ("key-one",)
+
+
+@pytest.mark.parametrize("steps", range(12))
+def test_a_connection_that_nobody_waits_for_any_more_is_closed_at_whatever_moment_that_was(steps):
+    """A socket that is left to the garbage collector fails this test with a warning."""
+
+    async def main():
+        with Server(always(say("hi"))) as server:
+            async with transport.StreamTransport(ssl.create_default_context()) as client:
+                asked = http1.Request(f"{server.url}/chat/completions", {}, b'{"model": ""}')
+                for _ in range(20):
+                    sending = asyncio.ensure_future(client.send(asked))
+                    for _ in range(steps):
+                        await asyncio.sleep(0)
+                    sending.cancel()
+                    with suppress(asyncio.CancelledError):
+                        await (await sending).aclose()
+                await asyncio.sleep(0.1)
+
+    asyncio.run(main())
+    gc.collect()

@@ -491,3 +491,16 @@ def test_leases_taken_by_many_threads_are_exclusive(path):
     for thread in threads:
         thread.join()
     assert most == [1]
+
+
+def test_the_end_of_the_program_closes_no_connection_that_is_written_with(tmp_path):
+    used = store.Store.of(tmp_path / "logbook.db")
+    ending = threading.Thread(target=used._finalizer)
+
+    with used.transaction() as db:
+        ending.start()
+        ending.join(0.1)
+        assert db.execute("SELECT 1").fetchone() == (1,)
+    ending.join()
+
+    assert used._connections == []
