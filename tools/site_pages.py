@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ast
 import contextlib
-import dataclasses
 import inspect
 import io
 import os
@@ -22,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from mkdocs.plugins import event_priority
 from mkdocs.structure.files import File
 
-from hermes_nb import cli
+from hermes_nb import Agent, CredentialPool, Timeouts, Toolbox, cli
 from hermes_nb.policies.compression import Compression
 from hermes_nb.policies.guard import RateGuard
 from hermes_nb.policies.guardrails import Guardrails
@@ -156,14 +155,16 @@ def counts_as(reason: ExitReason) -> str:
 
 
 def defaults() -> str:
-    """The defaults of the policies, from their dataclasses."""
+    """The defaults of agents, their parts and their policies, from the signatures."""
+    parts = (Agent, Agent.as_tool, Toolbox, Timeouts, CredentialPool)
+    policies = (Retry, Compression, Grace, BudgetNotice, Refund, Ceiling, Delegation, RateGuard, Guardrails)
     rows = [
-        (f"`{policy.__name__}`", f"`{field.name}`", code(short(repr(field.default))), argument_docs(policy)[field.name])
-        for policy in (Retry, Compression, Grace, BudgetNotice, Refund, Ceiling, Delegation, RateGuard, Guardrails)
-        for field in dataclasses.fields(policy)
-        if field.name in argument_docs(policy) and isinstance(field.default, bool | int | float | str | None)
+        (f"`{owner.__qualname__}`", f"`{name}`", code(short(repr(parameter.default))), argument_docs(owner)[name])
+        for owner in (*parts, *policies)
+        for name, parameter in inspect.signature(owner).parameters.items()
+        if name in argument_docs(owner) and isinstance(parameter.default, bool | int | float | str | tuple | None)
     ]
-    return table(("policy", "argument", "default", "meaning"), rows)
+    return table(("of", "argument", "default", "meaning"), rows)
 
 
 def dependencies() -> str:
@@ -221,10 +222,10 @@ def name_of(requirement: str) -> str:
     return re.split(r"[^\w-]", requirement)[0]
 
 
-def argument_docs(of: type) -> dict[str, str]:
-    """What the `Args:` section of a class docstring says of each argument."""
-    section = (inspect.getdoc(of) or "").partition("Args:\n")[2].partition("\n\n")[0]
-    found = re.findall(r"^    (\w+): (.+(?:\n {8}.+)*)", section, re.MULTILINE)
+def argument_docs(of: object) -> dict[str, str]:
+    """What the `Args:` section of a docstring, or that of a dataclass's attributes, says of each argument."""
+    section = re.split("^(?:Args|Attributes):\n", inspect.getdoc(of) or "", maxsplit=1, flags=re.MULTILINE)[-1]
+    found = re.findall(r"^    (\w+): (.+(?:\n {8}.+)*)", section.partition("\n\n")[0], re.MULTILINE)
     return {name: re.sub(r"\s+", " ", text) for name, text in found}
 
 

@@ -228,8 +228,11 @@ def _divergence(one: Trace, other: Trace, passes: list[Pass], others: list[Pass]
 
 
 def _difference(a: Pass, b: Pass) -> Divergence | None:
-    """The first difference of two iterations, in the order in which things happen."""
-    if a.text != b.text:
+    """The first difference of two iterations, in the order in which things happen.
+
+    Where one of them calls tools and the other answers, that is the difference, and not what they wrote beside it.
+    """
+    if a.text != b.text and bool(a.calls) == bool(b.calls):
         return Divergence(a.iteration, "text", 0, a.text, b.text)
     for number, (call, other) in enumerate(zip_longest(a.calls, b.calls), 1):
         if call is None or other is None or call.name != other.name:

@@ -1,1 +1,1 @@
-"""The nouns that every room shares; imports nothing of ours and nothing but the standard library."""
+"""The nouns that every room shares; imports nothing of ours, and of others only anyio and platformdirs."""

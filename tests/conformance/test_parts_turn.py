@@ -38,7 +38,7 @@ def test_parts_21_an_answer_on_the_last_iteration():
         assert run(agent(server, budget=3)).completed
 
 
-def test_parts_22_the_one_grace_iteration_of_the_seeds():
+def test_parts_22_the_one_grace_iteration():
     """Granted once, also with a budget of 0."""
     with Server(say("a guess")) as server:
         result = run(agent(server, budget=0))

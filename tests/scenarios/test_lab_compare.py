@@ -128,8 +128,8 @@ def test_the_same_turn_twice_is_the_same_whatever_failed_on_the_way():
         ([call("population", city="Lille"), say("done")], "arguments", 1),
         ([call("other", city="Lyon"), say("done")], "call", 1),
         ([call("population", city="Lyon"), say("gone")], "text", 2),
-        ([say("done")], "text", 1),
-        ([call("population", city="Lyon"), call("population", city="Lyon"), say("done")], "text", 2),
+        ([say("done")], "call", 1),
+        ([call("population", city="Lyon"), call("population", city="Lyon"), say("done")], "call", 2),
     ],
 )
 def test_the_first_divergence_is_found(steps, what, iteration):
