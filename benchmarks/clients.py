@@ -3,7 +3,7 @@
     python benchmarks/clients.py [--rounds 3] [--wait 50]
 
 The server takes so many milliseconds for each reply. A loop sends one request after the other, as a turn does; nothing
-is encoded or read, so that the clients alone are compared. A round measures every way once, one after the other.
+is encoded or parsed, so that the clients alone are compared. A round measures every way once, one after the other.
 """
 
 from __future__ import annotations

@@ -151,15 +151,17 @@ def in_tasks(url: str, model: str, lanes: int) -> None:
 def together(url: str, lanes: int, rounds: int) -> None:
     """Many turns at once, with 50 ms of waiting for each reply: turns per second beside the ideal, and beside httpx."""
     model = "tools-10+wait-50"
-    by_hand, own = raw(url, model, each_turn=True), ours(url, model, session=False)
+    by_hand, own, kept = raw(url, model, each_turn=True), ours(url, model, session=False), ours(url, model)
     ways: dict[str, tuple[Callable[[], None], int]] = {
         "ours": (lambda: in_threads(own, lanes), 2 * lanes),
+        "ours, logbook": (lambda: in_threads(kept, lanes), 2 * lanes),
         "ours, no spans": (lambda: without_spans(lambda: in_threads(own, lanes)), 2 * lanes),
         "httpx in threads": (lambda: in_threads(by_hand, lanes), 2 * lanes),
         "httpx in tasks": (lambda: in_tasks(url, model, lanes), lanes),
     }
     by_hand()
     own()
+    kept()
     rows = [{name: rate(way, turns) for name, (way, turns) in ways.items()} for _ in range(rounds)]
     for name in ways:
         wall, cpu = (statistics.median(row[name][part] for row in rows) for part in (0, 1))

@@ -21,8 +21,15 @@ FIRST_TURN = """
 import sys, time
 import hermes_nb as hn
 begun = time.perf_counter()
-agent = hn.Agent(hn.OpenAIChat("text-5", base_url=sys.argv[1], api_key="", stream=False))
-agent.run("Say five words.", session=False).raise_for_failure()
+bare = sys.argv[2] == "bare"
+
+def add(a: int, b: int) -> int:
+    "Add two integers."
+    return a + b
+
+model = hn.OpenAIChat("text-5" if bare else "tools-1", base_url=sys.argv[1], api_key="", stream=not bare)
+agent = hn.Agent(model, tools=[] if bare else [add])
+agent.run("Go on.", session=False if bare else None).raise_for_failure()
 print((time.perf_counter() - begun) * 1000)
 """
 
@@ -48,11 +55,12 @@ def imports(rounds: int) -> None:
 
 
 def first_turn(url: str, rounds: int) -> None:
-    """From the end of the import to the first answer."""
-    command = [sys.executable, "-c", FIRST_TURN, url]
-    subprocess.run(command, check=True, capture_output=True)
-    found = [float(subprocess.run(command, check=True, capture_output=True).stdout) for _ in range(rounds)]
-    print(f"the first turn after the import         {statistics.median(found):7.0f} ms")
+    """From the end of the import to the first answer: bare, and streamed with a tool call and the logbook."""
+    for kind in ("bare", "full"):
+        command = [sys.executable, "-c", FIRST_TURN, url, kind]
+        subprocess.run(command, check=True, capture_output=True)
+        found = [float(subprocess.run(command, check=True, capture_output=True).stdout) for _ in range(rounds)]
+        print(f"the first turn after the import, {kind}   {statistics.median(found):7.0f} ms")
 
 
 def agents(rounds: int) -> None:
@@ -78,7 +86,7 @@ def main() -> None:
     rounds = parser.parse_args().rounds
     with tempfile.TemporaryDirectory() as folder:
         os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-        os.environ["PYTHONPYCACHEPREFIX"] = folder
+        os.environ["PYTHONPYCACHEPREFIX"] = os.environ["HERMES_NB_HOME"] = folder
         measure(rounds)
 
 

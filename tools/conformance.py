@@ -18,7 +18,11 @@ from tests.conformance.rows import CASES, LOOP, PARTS, Row  # noqa: E402  the pa
 
 PAGE = ROOT / "docs" / "conformance.md"
 NAMED = re.compile(r"test_((?:loop|parts|case)_[ab]?\d\db?)_")
-HEAD = """# Conformance
+HEAD = """---
+hide: [toc]
+---
+
+# Conformance
 
 What hermes-agent 0.19.0 does, and what hermes_nb does. **same**: the same behaviour. **better**: the original has a
 defect there, or only intends the behaviour. Each row is held by the tests named in its last column, in

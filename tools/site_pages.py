@@ -15,6 +15,7 @@ import shutil
 import tempfile
 import textwrap
 import tomllib
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,14 +41,12 @@ if TYPE_CHECKING:
 
     from mkdocs.config.defaults import MkDocsConfig
     from mkdocs.structure.files import Files
-    from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).parent.parent
 LONGEST = 24  # characters of a default
 PLACE = re.compile(r"<!-- insert: (\w+) -->")
 FOREIGN = re.compile(r"<script>(?:(?!</script>).)*addWidgetsRenderer.*?</script>", re.DOTALL)
 LONG = re.compile(r"<code>([\w./]{25,})</code>")
-WIDE = ("conformance.md", "faults.md", "reference/defaults.md")
 WIDEST = 64  # characters of a step's description beside its name, so that nobody has to scroll
 
 
@@ -70,10 +69,13 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     return files
 
 
-def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
-    """Put the insertions in their places, and give wide tables the whole width."""
-    if page.file.src_uri in WIDE:
-        page.meta["hide"] = ["toc"]
+def on_config(config: MkDocsConfig) -> None:
+    """Say which version the pages are about."""
+    config.copyright = f"hermes_nb {version('hermes-nb')} · Apache-2.0"
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """Put the insertions in their places."""
     return PLACE.sub(lambda match: globals()[match[1]](), markdown)
 
 

@@ -67,7 +67,7 @@ class CredentialPool:
         refresh_timeout: Seconds that one refresh may take; after that it has failed.
 
     Raises:
-        ConfigurationError: No key, or something that cannot be one.
+        ConfigurationError: No key, something that cannot be one, or a time-out that is none.
     """
 
     def __init__(
@@ -83,6 +83,9 @@ class CredentialPool:
         self._entries = [_Entry(key) for key in dict.fromkeys(map(checked, given))]
         if not self._entries:
             msg = "a credential pool needs at least one key"
+            raise ConfigurationError(msg)
+        if not isinstance(refresh_timeout, int | float) or not refresh_timeout > 0:
+            msg = f"refresh_timeout is a number of seconds above 0 (math.inf for none), not {refresh_timeout!r}"
             raise ConfigurationError(msg)
         self.refresh = refresh
         self.refreshes_per_key = refreshes_per_key

@@ -46,6 +46,9 @@ def page(site, *parts):
 @pytest.mark.timeout(600)
 def test_the_site_builds_without_a_warning_and_its_tables_are_filled(site):
     assert "rate_limit" in page(site, "reference", "recovery")
+    defaults = re.sub("<[^>]+>", "", page(site, "reference", "defaults"))
+    for row in (r"Agent\s+budget\s+90", r"Guardrails\s+same_tool\s+\(3, 8\)", r"Timeouts\s+connect\s+15\.0"):
+        assert re.search(row, defaults)
     turn = page(site, "concepts", "turn")
     assert ">run_turn<" in turn
     assert re.search(

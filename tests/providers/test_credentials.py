@@ -376,3 +376,9 @@ def test_a_pool_travels_to_another_process_and_forgets_who_rests():
         7,
         "<CredentialPool 2 keys, 0 resting>",
     )
+
+
+@pytest.mark.parametrize("wrong", [0, -1, "60", None, float("nan")])
+def test_a_time_out_that_is_none_is_refused_by_name(wrong):
+    with pytest.raises(ConfigurationError, match="refresh_timeout is a number of seconds above 0"):
+        CredentialPool(["a"], refresh_timeout=wrong)
